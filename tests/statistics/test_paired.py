@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from attnlight.errors import InputError
-from attnlight.statistics import bootstrap as statistics
 from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon, ratio_of_shares
 
 NAN = math.nan
@@ -125,13 +124,3 @@ class TestRatio:
         assert 0 < rare.low < 30
         assert rare.high == math.inf
         assert ratio_of_shares([NAN], [1.0], np.arange(1)).defined == 0
-
-    def test_many_clusters_are_weighed_by_poisson(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        first, second = flags(6, 3_000)
-        whole = ratio_of_shares(first, second, np.arange(3_000))
-        assert statistics.MAX_EXACT_CLUSTERS > 3_000
-        monkeypatch.setattr(statistics, "MAX_EXACT_CLUSTERS", 100)
-        parts = ratio_of_shares(first, second, np.arange(3_000))
-        assert parts != whole
-        assert parts.mean == whole.mean
-        assert parts[1:3] == pytest.approx(whole[1:3], rel=0.05)
