@@ -2,7 +2,7 @@
 
 import torch
 
-from attnlight.models.tokens import CharacterCNN
+from attnlight.models.embedding import CharacterCNN
 
 
 def test_characters_by_a_naive_loop() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from attnlight.statistics.permutation import paired_permutation_tests, shared_letters
+from attnlight.statistics.paired import paired_permutation_tests, shared_letters
 
 
 def mean_difference(x: np.ndarray, y: np.ndarray, axis: int) -> np.ndarray:
