@@ -16,8 +16,8 @@ from attnlight.errors import InputError
 from attnlight.functional.masking import allowed_classes
 from attnlight.functional.ranking import first_items
 from attnlight.functional.readout.instances import rows_are_items, texts_of_rows
+from attnlight.models.parts import weights_digest
 from attnlight.models.readout import Readout, readout_of
-from attnlight.models.weights_digest import weights_digest
 from attnlight.reference.rows import GivenTexts, encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report.explanation import Explanation, FlipSet, WorstCase, ranking_verdict

@@ -14,8 +14,14 @@ from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.interception import intercept
-from attnlight.probing.layer_calls import LayerCall, layer_calls, noted_calls
-from attnlight.probing.layers import calls_from_reader, linear_part, rolled_out
+from attnlight.probing.layers import (
+    LayerCall,
+    calls_from_reader,
+    layer_calls,
+    linear_part,
+    noted_calls,
+    rolled_out,
+)
 from attnlight.probing.replay import layered
 
 _PAIRS = 1 << 18  # of tokens, whose attention of all layers is in memory at once

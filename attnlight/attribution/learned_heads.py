@@ -25,7 +25,7 @@ from attnlight.data.digests import text_digest
 from attnlight.errors import InputError
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.correlation import somers_d
-from attnlight.models.weights_digest import weights_digest
+from attnlight.models.parts import weights_digest
 from attnlight.probing.context_ablation import Way, ablated, random_subsets, single_subsets
 from attnlight.storage.files import read_json, write_text
 

@@ -16,8 +16,7 @@ from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.interception import intercept
-from attnlight.probing.layer_calls import LayerCall, layer_calls
-from attnlight.probing.layers import rolled_out
+from attnlight.probing.layers import LayerCall, layer_calls, rolled_out
 from attnlight.probing.replay import layered
 
 _TOKENS = 1 << 12  # computed at once

@@ -27,7 +27,7 @@ from attnlight.probing.interception import LayerAttention, intercept
 from attnlight.probing.leave_one_out import prediction_change
 from attnlight.probing.patches import Patch, move, restrict, uniform
 from attnlight.probing.replay import Replay
-from attnlight.probing.single_edits import item_blocks
+from attnlight.probing.swaps import item_blocks
 from attnlight.reference.trained import TrainedModel
 
 Level = Literal["all", "layer", "head"]

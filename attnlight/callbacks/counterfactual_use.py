@@ -22,7 +22,7 @@ from attnlight.functional.alignment import move_weights, rank_of_marked
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.ranking import TIE
 from attnlight.models.readout import Readout, readout_of
-from attnlight.probing.single_edits import Blocks, aligned_blocks, single_edit_logits
+from attnlight.probing.swaps import Blocks, aligned_blocks, single_edit_logits
 
 _METHOD_MEASURES = ("auprc", "mass", "rank", "auprc_used")
 _PAIR_MEASURES = ("turns", "correct", "correct_original")

@@ -20,7 +20,7 @@ from attnlight.data.selection import choose
 from attnlight.datamodules import ChunkingDataModule
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
-from attnlight.functional.role_targets import group_targets, role_targets
+from attnlight.functional.chunks import group_targets, role_targets
 from attnlight.models.readout import Readout
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.layers import attended

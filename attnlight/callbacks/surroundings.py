@@ -14,7 +14,7 @@ from attnlight.data.digests import digests
 from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.errors import InputError
-from attnlight.models.weights_digest import weights_digest
+from attnlight.models.parts import weights_digest
 from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import TrainedModel
 

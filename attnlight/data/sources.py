@@ -5,15 +5,18 @@ from __future__ import annotations
 import errno
 import glob
 import os
+import ssl
 import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.error import HTTPError, URLError
+from urllib.request import Request, urlopen
 
 from attnlight.data.digests import description, digests
-from attnlight.data.hub import offline_if_unreachable
 from attnlight.data.without_runs import without_runs
 from attnlight.errors import InputError, did_you_mean
 
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from datasets import Dataset
 
 DATA_VARIABLE = "ATTNLIGHT_DATA"
+_SECONDS = 10
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _FILES = (".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".gz", ".zip", ".zst", ".xz")
 Label = str | int | bool
@@ -286,3 +290,33 @@ def silent() -> Iterator[None]:
     finally:
         if drawn:
             datasets.enable_progress_bars()
+
+
+@contextmanager
+def offline_if_unreachable() -> Iterator[None]:
+    """Read from the hub's local cache within the block if the hub is unreachable.
+
+    `datasets` falls back to its cache as well, but only after five attempts.
+    """
+    import datasets
+
+    before = datasets.config.HF_HUB_OFFLINE
+    datasets.config.HF_HUB_OFFLINE = before or not _is_reachable(datasets.config.HF_ENDPOINT)
+    try:
+        yield
+    finally:
+        datasets.config.HF_HUB_OFFLINE = before
+
+
+@cache
+def _is_reachable(endpoint: str) -> bool:
+    """Whether the hub responds at all; an HTTP error is a response."""
+    try:
+        urlopen(Request(endpoint, method="HEAD"), timeout=_SECONDS).close()
+    except HTTPError:
+        return True
+    except URLError as error:
+        return isinstance(error.reason, ssl.SSLError)  # `datasets` uses its own certificates
+    except OSError:
+        return False
+    return True

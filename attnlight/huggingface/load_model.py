@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 from transformers import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
     MODEL_FOR_MASKED_LM_MAPPING,
@@ -15,18 +16,21 @@ from transformers import (
     MODEL_FOR_SEQUENCE_CLASSIFICATION_MAPPING,
     MODEL_FOR_TOKEN_CLASSIFICATION_MAPPING,
     MODEL_MAPPING,
+    AutoModel,
     AutoModelForCausalLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     PretrainedConfig,
     PreTrainedModel,
 )
+from transformers.modeling_outputs import SequenceClassifierOutput
 from transformers.utils import logging
+from typing_extensions import override
 
 from attnlight.errors import InputError, one_line
 from attnlight.huggingface.configuration import HEADS, Head
 from attnlight.huggingface.folder import read_weights
-from attnlight.huggingface.head import LinearForSequenceClassification
+from attnlight.probing.leave_one_out import last_places
 
 # By head: the classes of each configuration, and the function that chooses one of them.
 _MODELS: dict[Head, tuple[Any, Any]] = {
@@ -151,3 +155,49 @@ def _one_sentence(path: str, does: str) -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bar:
             logging.enable_progress_bar()
+
+
+class LinearForSequenceClassification(PreTrainedModel):  # type: ignore[misc]  # it has no types
+    """A model of transformers with an affine map of one token's last state to classes.
+
+    It is that of the last token where tokens read no later ones, otherwise that of the first.
+
+    Args:
+        config: The model's configuration; `num_labels` is the number of classes.
+        model: The model; None: it is made from the configuration, with random parameters.
+    """
+
+    base_model_prefix = "model"
+    _supports_sdpa = True  # if the model does, which its own class says
+
+    def __init__(self, config: PretrainedConfig, model: PreTrainedModel | None = None) -> None:
+        super().__init__(config)
+        self.model = (
+            AutoModel.from_config(config, trust_remote_code=False) if model is None else model
+        )
+        settings = config.get_text_config()
+        self.score = nn.Linear(settings.hidden_size, config.num_labels)
+        nn.init.normal_(self.score.weight, std=getattr(settings, "initializer_range", 0.02))
+        nn.init.zeros_(self.score.bias)
+        self.reads_last = any(getattr(part, "is_causal", False) for part in self.model.modules())
+
+    @override
+    def get_input_embeddings(self) -> Any:
+        return self.model.get_input_embeddings()
+
+    @override
+    def forward(
+        self,
+        input_ids: Tensor | None = None,
+        attention_mask: Tensor | None = None,
+        inputs_embeds: Tensor | None = None,
+        **options: Any,
+    ) -> SequenceClassifierOutput:
+        """Logits (B, C) of texts (B, N), whose arguments are those of the model."""
+        options |= {"input_ids": input_ids, "attention_mask": attention_mask}
+        states = self.model(inputs_embeds=inputs_embeds, **options).last_hidden_state
+        mask = torch.ones(states.shape[:2], dtype=torch.bool, device=states.device)
+        mask = mask if attention_mask is None else attention_mask.bool()
+        read = last_places(mask) if self.reads_last else mask.int().argmax(-1)
+        texts = torch.arange(len(states), device=states.device)
+        return SequenceClassifierOutput(logits=self.score(states[texts, read]))

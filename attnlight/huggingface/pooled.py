@@ -28,7 +28,7 @@ from attnlight.models.attention import ATTENTIONS, AttentionName
 from attnlight.models.context import ContextClassifier, Items
 from attnlight.models.encoders import Average, Encoder
 from attnlight.models.options import ClassifierNet
-from attnlight.models.weights_digest import weights_digest
+from attnlight.models.parts import weights_digest
 from attnlight.probing.interception import is_intercepting
 
 

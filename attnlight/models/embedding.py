@@ -1,13 +1,15 @@
-"""Token embeddings, initialised at random or from word vectors."""
+"""Token embeddings, initialised at random or from word vectors, and vectors of features."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
-from attnlight.batch import PAD
+from attnlight.batch import PAD, TextBatch
+from attnlight.data.features import CHARACTERS, PACKED
 from attnlight.errors import InputError
 from attnlight.models.vectors import WordVectors
 
@@ -63,3 +65,65 @@ class Embedding(nn.Embedding):
             self.weight.zero_()
         self.weight[covered.to(self.weight.device)] = matrix[covered].to(self.weight)
         self.weight[PAD] = 0.0
+
+
+class CharacterCNN(nn.Module):
+    """Convolution of 3 characters and the maximum over a word, as Ma and Hovy (2016)."""
+
+    def __init__(self, characters: int, size: int, scale: float = 0.1) -> None:
+        super().__init__()
+        self.embedding = Embedding(characters, size, scale)
+        self.convolution = nn.Conv1d(size, size, 3, padding=1)
+
+    def forward(self, packed: Tensor) -> Tensor:
+        """Vectors (B, N, size) of words spelled in packed numbers (B, N, P)."""
+        shifts = torch.arange(0, 8 * PACKED, 8, device=packed.device)
+        spelled = ((packed.unsqueeze(-1) >> shifts) & 0xFF).flatten(2)  # (B, N, 8 P)
+        words = spelled.flatten(0, 1)
+        channels = self.convolution(self.embedding(words).mT)
+        # The maximum is over the word alone, not over its padding.
+        highest = channels.masked_fill((words == PAD).unsqueeze(1), -torch.inf).amax(-1)
+        highest = highest.masked_fill(highest.isinf(), 0.0)
+        vectors: Tensor = highest.unflatten(0, packed.shape[:2])
+        return vectors
+
+
+class TokenFeatures(nn.Module):
+    """Vectors of the features in `TextBatch.extras`; `characters` are encoded by a convolution.
+
+    Args:
+        features: Number of ids of each.
+        size: Size of each feature's vector.
+        scale: Standard deviation of randomly drawn embeddings.
+    """
+
+    def __init__(self, features: Mapping[str, int], size: int, scale: float = 0.1) -> None:
+        super().__init__()
+        self.tables = nn.ModuleDict(
+            {
+                name: CharacterCNN(ids, size, scale)
+                if name == CHARACTERS
+                else Embedding(ids, size, scale)
+                for name, ids in features.items()
+            }
+        )
+        self.output_size = size * len(features)
+
+    def forward(self, batch: TextBatch) -> list[Tensor]:
+        """Each feature's vectors (B, N, size), zero on padding.
+
+        Raises:
+            InputError: The batch lacks a feature.
+        """
+        padding, vectors = ~batch.mask.unsqueeze(-1), []
+        for name, table in self.tables.items():
+            columns = [name]
+            if name == CHARACTERS:  # packed, some in each column
+                columns = sorted(c for c in batch.extras if c.startswith(f"{name}_")) or columns
+            if columns[0] not in batch.extras:
+                names = ", ".join(batch.extras) or "none"
+                raise InputError(f"the model reads the feature {name}, but the batch has {names}.")
+            ids = torch.stack([batch.extras[column] for column in columns], dim=-1)
+            ids = ids if name == CHARACTERS else ids.squeeze(-1).long()
+            vectors.append(table(ids).masked_fill(padding, 0.0))
+        return vectors

@@ -16,11 +16,10 @@ from attnlight.functional._cpu import Budget
 from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.models.context import refuse_queries
 from attnlight.models.decoder import Decoder
-from attnlight.models.embedding import Embedding
+from attnlight.models.embedding import Embedding, TokenFeatures
 from attnlight.models.encoders import BiLSTM
 from attnlight.models.guided import Guide
 from attnlight.models.options import TaggerNet, group_of
-from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import EncoderLayer, SelfAttention, sinusoids
 from attnlight.probing.interception import interception_of, number_layers
 from attnlight.probing.leave_one_out import reencode

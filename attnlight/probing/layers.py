@@ -1,6 +1,9 @@
-"""What a model's layers of attention pass on from each token to the states that its rows read."""
+"""What a model's layers of attention pass on, and their calls, by which each can be computed again."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,9 +13,11 @@ from attnlight.errors import InputError
 from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.probing.flat_texts import SHARE, FlatTexts
 from attnlight.probing.interception import LayerAttention, intercept
-from attnlight.probing.layer_calls import Call, noted_calls
 from attnlight.probing.patches import uniform
+from attnlight.probing.replay import layer_modules
 from attnlight.probing.row_gradients import text_of_rows
+
+Call = tuple[nn.Module, tuple[Any, ...], dict[str, Any]]  # with arguments and options
 
 
 def layer_attention(model: LayeredModel, batch: TextBatch) -> list[LayerAttention]:
@@ -162,3 +167,60 @@ def linear_part(module: nn.Module, contexts: Tensor, heads: int) -> Tensor:
     unit = torch.eye(contexts.shape[-1], dtype=contexts.dtype, device=contexts.device)
     mapped: Tensor = module(unit) - module(torch.zeros_like(unit))
     return mapped.view(heads, -1, mapped.shape[-1])
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """The call of one layer in a forward pass.
+
+    Attributes:
+        number: Number of the layer, from 0.
+        module: What computes the layer, see `layer_modules`.
+        args, options: Arguments of the call.
+        states: The layer's input, (B, N, D).
+        attention: Attention of the layer in that pass.
+    """
+
+    number: int
+    module: nn.Module
+    args: Sequence[Any]
+    options: Mapping[str, Any]
+    states: Tensor
+    attention: LayerAttention
+
+
+@torch.no_grad()
+def layer_calls(model: LayeredModel, batch: TextBatch, name: str) -> list[LayerCall]:
+    """The calls of all layers in a forward pass of a batch, layer 0 first.
+
+    Raises:
+        InputError: One module computes several layers; the message says that `name` needs one for each.
+    """
+    modules = layer_modules(model)
+    if len({*modules}) < len(modules):
+        raise InputError(f"{name} needs a module for each layer; this model's layers share one.")
+    with noted_calls(modules) as calls, intercept(record="all") as found:
+        model(batch)
+    first = {module: (args, options) for module, args, options in reversed(calls)}
+    made = []
+    for number, module in enumerate(modules):
+        args, options = first[module]
+        states = args[0] if args else options["hidden_states"]
+        made.append(LayerCall(number, module, args, options, states, found[number]))
+    return made
+
+
+@contextmanager
+def noted_calls(modules: Iterable[nn.Module]) -> Iterator[list[Call]]:
+    """Within it, the calls of these modules are noted, in order."""
+    calls: list[Call] = []
+
+    def note(*call: Any) -> None:  # noqa: ANN401
+        calls.append(call)
+
+    hooks = [module.register_forward_pre_hook(note, with_kwargs=True) for module in modules]
+    try:
+        yield calls
+    finally:
+        for hook in hooks:
+            hook.remove()

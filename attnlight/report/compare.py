@@ -24,8 +24,7 @@ from attnlight.report.summary import measure_values, summarise
 from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.verdict.estimate import rules
 from attnlight.report.verdict.lines import Line
-from attnlight.statistics.paired import holm
-from attnlight.statistics.permutation import paired_permutation_tests
+from attnlight.statistics.paired import holm, paired_permutation_tests
 from attnlight.statistics.seed_bootstrap import (
     SeedInterval,
     difference_of_groups,

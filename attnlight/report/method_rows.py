@@ -14,8 +14,7 @@ from attnlight.figures.tables import Table, by_cluster, estimate, number
 from attnlight.records import Record, Source, read_metadata
 from attnlight.report.markup import described_table
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
-from attnlight.statistics.paired import holm
-from attnlight.statistics.permutation import paired_permutation_tests, shared_letters
+from attnlight.statistics.paired import holm, paired_permutation_tests, shared_letters
 from attnlight.statistics.sanity import sanity_verdicts
 
 ALPHA = 0.05

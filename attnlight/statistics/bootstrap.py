@@ -71,13 +71,7 @@ def bootstrap_means(
     Returns:
         One interval per column.
     """
-    return bootstrap_pieces(
-        [(values, clusters)],
-        values.shape[1],
-        resamples=resamples,
-        seed=seed,
-        in_memory=len(np.unique(clusters)) <= MAX_EXACT_CLUSTERS,
-    )
+    return _intervals(*resampled_rows(values, clusters, resamples=resamples, seed=seed))
 
 
 def bootstrap_pieces(
@@ -89,14 +83,18 @@ def bootstrap_pieces(
     in_memory: bool,
 ) -> list[MeanInterval]:
     """`bootstrap_means` of rows given in pieces; arguments are those of `resampled_sums`."""
-    replicates, observed = resampled_sums(
-        pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory
+    return _intervals(
+        *resampled_sums(pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory)
     )
+
+
+def _intervals(replicates: Floats, observed: Floats) -> list[MeanInterval]:
+    """The mean of each column with its interval, from what `resampled_sums` returns."""
     mean_replicates, means = (
         divide(*np.split(sums, 2, axis=-1)) for sums in (replicates, observed)
     )
-    ends = [percentile_interval(column) for column in mean_replicates.T]
-    statistics = zip(means.tolist(), ends, observed[columns:].tolist(), strict=True)
+    ends, counts = map(percentile_interval, mean_replicates.T), observed[len(means) :]
+    statistics = zip(means.tolist(), ends, counts.tolist(), strict=True)
     return [MeanInterval(mean, *interval, int(count)) for mean, interval, count in statistics]
 
 

@@ -2,9 +2,8 @@
 
 from attnlight.tasks.adversarial import AdversarialVariant
 from attnlight.tasks.attention import AttentionTask
-from attnlight.tasks.classification import AttentionClassifier
+from attnlight.tasks.classification import AttentionClassifier, ChunkTagger
 from attnlight.tasks.guided import GuidedVariant
-from attnlight.tasks.tagging import ChunkTagger
 from attnlight.tasks.translation import Translator
 from attnlight.tasks.variants import SeedVariant, UniformVariant
 

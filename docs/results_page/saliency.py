@@ -14,7 +14,7 @@ from attnlight.figures import methods
 from attnlight.records import read_record
 from attnlight.report.measure_bounds import UNIT
 from attnlight.statistics import holm, seeds_then_instances
-from attnlight.statistics.permutation import paired_permutation_tests
+from attnlight.statistics.paired import paired_permutation_tests
 from attnlight.statistics.sanity import sanity_verdicts
 from results_page import NAMES
 from results_page.archive import Archive, conditions

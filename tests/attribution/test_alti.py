@@ -12,7 +12,7 @@ from attnlight.attribution import ALTI
 from attnlight.attribution.alti import AttentionBlock, attention_block
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
-from attnlight.probing.layer_calls import layer_calls
+from attnlight.probing.layers import layer_calls
 from tests.attribution.test_lrp_transformers import built as far_from_start
 from tests.bases import one_text
 from tests.models.taggers import sentences, tagger

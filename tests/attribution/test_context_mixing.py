@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from attnlight.attribution import AttentionFlow, Attribution, GradientRollout, ValueZeroing
+from attnlight.attribution import AttentionFlow, Attribution, GradientRollout, Rollout, ValueZeroing
 from attnlight.attribution.attention_flow import flows
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
@@ -176,7 +176,7 @@ def test_padding_and_batches_change_nothing(kind: type[Attribution]) -> None:
         torch.testing.assert_close(found[0], whole[text, :length], atol=1e-6, rtol=1e-5)
 
 
-@pytest.mark.parametrize("kind", METHODS)
+@pytest.mark.parametrize("kind", [*METHODS, Rollout])
 def test_models_without_layers_are_refused(kind: type[Attribution]) -> None:
     model = flat.model("bilstm", classes=2)
     batch = flat.collate(flat.corpus()[:2], 0)

@@ -8,10 +8,8 @@ from torch import Tensor
 
 from attnlight.attribution import AttentionValueNorm, Rollout
 from attnlight.batch import TextBatch
-from attnlight.errors import InputError
 from attnlight.probing.interception import intercept
 from tests.bases import one_text
-from tests.models import test_classifier as flat
 from tests.models.taggers import sentences, tagger
 
 
@@ -113,11 +111,3 @@ class TestTransformers:
                 )
                 assert not found[text, length:].any()
                 assert float(found[text].max()) > 0.01
-
-
-@pytest.mark.parametrize("of", ["attention", "value_norm"])
-def test_a_model_without_layers_is_refused(of: Any) -> None:
-    model, batch = flat.model("bilstm"), flat.collate(flat.corpus()[:2])
-    output = model(batch)
-    with pytest.raises(InputError, match="rollout needs a model with layers"):
-        Rollout(of=of)(model, batch, output, output.logits.argmax(-1))

@@ -14,7 +14,7 @@ from attnlight.callbacks.head_roles import PERCENTS
 from attnlight.data.bio import tag_scheme
 from attnlight.errors import InputError
 from attnlight.figures import tables
-from attnlight.functional.role_targets import group_targets
+from attnlight.functional.chunks import group_targets
 from attnlight.probing.interception import intercept
 from attnlight.probing.patches import off, restrict
 from attnlight.probing.removal import repeat_half

@@ -7,7 +7,7 @@ from urllib.error import HTTPError, URLError
 import datasets
 import pytest
 
-from attnlight.data import hub
+from attnlight.data import sources as hub
 from attnlight.data.sources import Source
 from attnlight.errors import InputError
 

@@ -117,8 +117,6 @@ OUT_OF_RANGE: dict[type, list[tuple[dict[str, Any], str]]] = {
         ({"path": "a/b", "truncate": 0}, "truncate is 0"),
         (NESTED | {"boundary_tokens": True}, "boundary_tokens cannot be used with sentences"),
         (NESTED | {"truncate": 5}, "truncate cannot be used with sentences"),
-        (NESTED | {"language": "English"}, "language is 'English'"),
-        (NESTED | {"max_sentences": 0}, "max_sentences is 0"),
         (NESTED | {"max_sentence_tokens": 0}, "max_sentence_tokens is 0"),
         (WHOLE | {"max_sentences": 3}, "need sentences: nested or flat"),
         (WHOLE | {"cap_test": True}, "need sentences: nested or flat"),

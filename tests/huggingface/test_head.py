@@ -12,7 +12,7 @@ import attnlight
 from attnlight.data.pieces import read_tokenizer
 from attnlight.errors import InputError
 from attnlight.huggingface import HuggingFaceClassifier, HuggingFacePooledClassifier
-from attnlight.huggingface.head import LinearForSequenceClassification
+from attnlight.huggingface.load_model import LinearForSequenceClassification
 from tests.huggingface.folders import TEXTS, write_tokenizer
 from tests.huggingface.models import SMALL, assert_same
 from tests.huggingface.test_classifier import LENGTHS, require_full_passes, texts

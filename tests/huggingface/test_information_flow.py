@@ -10,7 +10,7 @@ from attnlight.attribution.value_zeroing import changes_of_states
 from attnlight.batch import IMPERMISSIBLE, TextBatch
 from attnlight.errors import InputError
 from attnlight.probing.interception import intercept
-from attnlight.probing.layer_calls import layer_calls
+from attnlight.probing.layers import layer_calls
 from attnlight.probing.patches import among
 from tests.bases import one_text
 from tests.huggingface.models import assert_near

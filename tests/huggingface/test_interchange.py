@@ -24,7 +24,7 @@ from attnlight.huggingface import HuggingFaceClassifier
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.layers import layer_attention
 from attnlight.probing.replay import Replay
-from attnlight.probing.single_edits import item_blocks
+from attnlight.probing.swaps import item_blocks
 from tests.bases import one_text
 from tests.callbacks.every import ready
 from tests.callbacks.test_attention_interchange import judged, moved_row

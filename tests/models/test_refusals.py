@@ -19,9 +19,9 @@ from attnlight.models import (
 )
 from attnlight.models.attention import RANDOM_ATTENTIONS
 from attnlight.models.build import changed_net, plain_net
+from attnlight.models.embedding import TokenFeatures
 from attnlight.models.options import PairNet
 from attnlight.models.parts import part_names
-from attnlight.models.tokens import TokenFeatures
 from attnlight.models.transformer import SelfAttention
 from tests.models import test_classifier as flat
 from tests.models import test_hierarchical as hierarchical

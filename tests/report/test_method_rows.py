@@ -13,7 +13,7 @@ from attnlight.figures import describe
 from attnlight.report.method_rows import MEASURES, TESTS, method_rows
 from attnlight.report.verdict.card import verdict_of
 from attnlight.statistics import holm
-from attnlight.statistics.permutation import paired_permutation_tests
+from attnlight.statistics.paired import paired_permutation_tests
 from tests.report.fake import Rows, write_record, write_run
 
 LABELS = ("occlusion", "attention", "my_shap")
