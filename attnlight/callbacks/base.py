@@ -373,7 +373,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     @override
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         recorder = self.finish(attached_tests(trainer))
-        if recorder is None:
+        if recorder is None or trainer.predicting:  # `predict` has no metrics and no figures
             return
         path, stage, scalars = recorder.path, recorder.around.stage, {}
         if trainer.is_global_zero:
@@ -396,10 +396,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     on_test_epoch_end = on_validation_epoch_end
     on_predict_epoch_start = on_validation_epoch_start
     on_predict_batch_end = on_validation_batch_end
-
-    @override
-    def on_predict_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
-        self.finish(attached_tests(trainer))  # `predict` has no metrics and no figures
+    on_predict_epoch_end = on_validation_epoch_end
 
 
 def _model(around: Surroundings) -> dict[str, Any]:

@@ -3,7 +3,6 @@
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +23,7 @@ from attnlight.functional.readout.instances import other_items
 from attnlight.models.build import build_model
 from attnlight.models.parts import part_names, with_parameters
 from attnlight.models.readout import Readout
-from attnlight.reference.base_spec import BaseModel, read_base
+from attnlight.reference.base_spec import read_base
 
 _ARCHITECTURE = ("problem", "net", "spec")  # hyperparameters that a network is built from
 _OF_BASES = {"spec", "base", "guide_checkpoint", "inherited"}  # those that differ between seeds
@@ -100,6 +99,7 @@ class Sanity(InterpretabilityTest):
                 f"against of {self.name} needs the corpus of the run, to compare it with that of "
                 f"{self.against}: use `attnlight sanity`."
             )
+        self._second = read_base(self.against)
         identity = self._second.identity
         encoding = corpus.encoding
         trained = corpus.fingerprint if encoding is None else encoding.corpus
@@ -122,26 +122,11 @@ class Sanity(InterpretabilityTest):
                         f"here {this.get(name)}."
                     )
 
-    @cached_property
-    def _second(self) -> BaseModel:
-        """The model of `against`."""
-        assert self.against is not None
-        return read_base(self.against)
-
     @override
     def begin(self, around: Surroundings) -> None:
-        self.randomise(around.owner)
-        super().begin(around)
-
-    def randomise(self, task: Any) -> None:  # noqa: ANN401
-        """Make the models that are compared with a task's, from its hyperparameters.
-
-        The copies share the parameters that are not random with the task's model, which stays as it
-        is.
-
-        Raises:
-            InputError: The run compared with has the same parameters.
-        """
+        # The models that are compared share the parameters that are not random with the task's model,
+        # which stays as it is.
+        task: Any = around.owner
         model: Any = task.model
         initial = [initial_parameters(task.hparams, self.seed, draw) for draw in range(2)]
         parts, names = part_names(model), []
@@ -163,13 +148,14 @@ class Sanity(InterpretabilityTest):
         self.metadata |= {"parts": list(parts)}
         compared = [str(len(parts)), *(n for n in ("seeds", "random") if n in self._models)]
         self.measures = tuple(f"signed_{k}_{label}" for label in self.methods for k in compared)
+        super().begin(around)
 
     @override
     def measure(
         self, batch: TextBatch, output: AttentionOutput, readout: Readout
     ) -> Mapping[str, Any]:
         if not self._models:
-            raise InputError(f"{self.name} has no models to compare with: call `randomise` first.")
+            raise InputError(f"{self.name} has no models to compare with before `begin`.")
         target, others = output.logits.argmax(-1), other_items(batch, output)
         scores: dict[str, dict[str, Tensor]] = {}
         for name, model in {"trained": readout.model, **self._models}.items():

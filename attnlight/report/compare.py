@@ -23,7 +23,6 @@ from attnlight.report.run import Run, StoredRecord, load_run
 from attnlight.report.summary import measure_values, summarise
 from attnlight.report.verdict.card import Verdict, verdict_of
 from attnlight.report.verdict.estimate import rules
-from attnlight.report.verdict.lines import Line
 from attnlight.statistics.paired import holm, paired_permutation_tests
 from attnlight.statistics.seed_bootstrap import (
     SeedInterval,
@@ -105,31 +104,26 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
 def _cards(groups: Sequence[Group]) -> Table:
     """The answers of the verdict cards with their numbers, of each run of a group in turn."""
     cards: list[list[Verdict]] = []
+    told: list[list[dict[str, str]]] = []
     for group in groups:
         cards.append([])
+        told.append([])
         for run in group.runs:
-            cards[-1].append(verdict_of(run))
+            cards[-1].append(card := verdict_of(run))
+            values = {x.name: "" if x.value is None else f" {x.value:.2f}" for x in card.lines}
+            told[-1].append({x.name: f"{x.answer}{values[x.name]}".strip() for x in card.lines})
             for record in run.records:  # more than may be open at once
                 record.file.close()
     sentences = (" / ".join(card.sentence for card in of_group) for of_group in cards)
     rows = [[rules()["heading"], *sentences]]
-    named = [[{line.name: line for line in card.lines} for card in of_group] for of_group in cards]
     questions = {line.name: line.question for of_group in cards for line in of_group[0].lines}
     for name, question in questions.items():
-        answers = (", ".join(_answer(card.get(name)) for card in group) for group in named)
+        answers = (", ".join(card.get(name, "–") for card in group) for group in told)  # noqa: RUF001
         rows.append([question, *answers])
     names = [group.name for group in groups]
     scoped = zip(names, (of_group[0].scope for of_group in cards), strict=True)
     scopes = [f"{name}: {scope}" for name, scope in scoped if scope]
     return described_table("cards", rows, names, rules=" ".join([rules()["note"], *scopes]))
-
-
-def _answer(line: Line | None) -> str:
-    """The answer of a line with its number, if it has one."""
-    if line is None:
-        return "–"  # noqa: RUF001
-    known = line.value is not None
-    return f"{line.answer} {line.value:.2f}".strip() if known else line.answer
 
 
 def group_runs(folders: Sequence[Path]) -> list[Group]:

@@ -58,6 +58,7 @@ class FirstText(NamedTuple):
         after: Number of tokens after it that are left out.
         layers: Layers by name.
         median: Whether it is a median case of a test.
+        framed: Whether the part that is shown has tokens of the smallest flip set.
     """
 
     row: Row
@@ -70,11 +71,7 @@ class FirstText(NamedTuple):
     after: int
     layers: dict[str, str]
     median: bool
-
-    @property
-    def framed(self) -> bool:
-        """Whether the part that is shown has tokens of the smallest flip set."""
-        return any("minimal" in token.shares for token in self.tokens)
+    framed: bool
 
 
 def first_text(
@@ -132,6 +129,7 @@ def first_text(
         after=sum(bool(token.word) for token in tokens[stop:]),
         layers=_layers({layer for token in tokens for layer in token.shares}, methods, file),
         median=cases is not None,
+        framed=any("minimal" in token.shares for token in tokens[start:stop]),
     )
 
 

@@ -135,7 +135,8 @@ class _Schedule:
 
     def start(self) -> list[Future[int]]:
         """Start each run whose dependencies are done, and skip each with a failed one."""
-        started = []
+        started: list[Future[int]] = []
+        variables = {key: text for key, text in os.environ.items() if key.startswith(_PASSED_ON)}
         for run in list(self._pending):
             failed = [n for n in run.needs if n in self.outcome.failed or n in self.outcome.skipped]
             unfinished = {other.name for other in (*self._pending, *self._active.values())}
@@ -145,19 +146,14 @@ class _Schedule:
                 self._report(run, f"skipped: it needs {failed[0]}")
             elif unfinished.isdisjoint(run.needs) and all(map(self._is_done, run.needs)):
                 self._pending.remove(run)
-                started.append(self._submit(run))
+                environment = {"WANDB_JOB_TYPE": run.role} | variables | {TRUST: self._trust}
+                job = replace(self._job, run=run.name, environment=environment)
+                if isinstance(self._executor, ProcessExecutor):  # already a process per job
+                    started.append(self._executor.submit(perform, job))
+                else:
+                    started.append(self._executor.submit(job))
+                self._active[started[-1]] = run
         return started
-
-    def _submit(self, run: PlannedRun) -> Future[int]:
-        variables = {key: text for key, text in os.environ.items() if key.startswith(_PASSED_ON)}
-        environment = {"WANDB_JOB_TYPE": run.role} | variables | {TRUST: self._trust}
-        job = replace(self._job, run=run.name, environment=environment)
-        if isinstance(self._executor, ProcessExecutor):  # already a process per job
-            future = self._executor.submit(perform, job)
-        else:
-            future = self._executor.submit(job)
-        self._active[future] = run
-        return future
 
     def end(self, future: Future[int]) -> None:
         """Record the outcome of a run; one whose process or worker died is retried once."""
