@@ -218,5 +218,5 @@ def test_a_second_run_that_is_no_seed_of_this_one_is_refused(case: str, tmp_path
 def test_measuring_without_models_is_refused(tmp_path: Path) -> None:
     task, data = made("flat", tmp_path)
     batch = data.dataset("test")[[0, 1]]
-    with pytest.raises(InputError, match="call `randomise` first"):
+    with pytest.raises(InputError, match="before `begin`"):
         Sanity().measure(batch, task.model.eval()(batch), task.model)
