@@ -28,20 +28,26 @@ class Verdict:
     seeds: MeanInterval
 
 
-def sanity_verdicts(record: Record) -> dict[str, Verdict]:
-    """The verdict on each method of a record of `Sanity`, with metadata `parts` and `methods`, by label.
+def sanity_verdicts(
+    record: Record, kind: Literal["signed", "sizes"] = "signed"
+) -> dict[str, Verdict]:
+    """The verdict on each method of a record of `Sanity`, by label.
 
     The last step of the cascade counts, in which all parts are random: before it, scores may rightly
     stay alike, as attention does when only the decoder is random. A method fails if the lower end
     of that correlation's 95 % interval exceeds half of the mean correlation of two seeds. Nothing is
     decided without a second run, if two seeds correlate by less than 0.2, or if a correlation is
     defined on fewer than two texts, where it has no interval.
+
+    Args:
+        record: The record, with the metadata `parts` and `methods`.
+        kind: Correlation of scores with their signs, or of their sizes.
     """
     labels, last = list(record.metadata["methods"]), len(record.metadata["parts"])
     index = record.columns["index"]
     undefined = np.full(len(index), np.nan)
     columns = [
-        record.columns.get(f"signed_{step}_{label}", undefined)
+        record.columns.get(f"{kind}_{step}_{label}", undefined)
         for step in (last, "seeds")
         for label in labels
     ]

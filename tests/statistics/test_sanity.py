@@ -73,6 +73,13 @@ def test_one_text_decides_nothing(column: str, rows: int) -> None:
     assert [found["a"].verdict for found in (decided, undecided)] == ["passes", "undecidable"]
 
 
+def test_sizes_are_judged_by_their_own_columns() -> None:
+    of_signs = record(**{"2_a": around(0.0), "seeds_a": around(0.9)})
+    of_signs.columns.update(sizes_2_a=around(0.8), sizes_seeds_a=around(0.9))
+    assert sanity_verdicts(of_signs)["a"].verdict == "passes"
+    assert sanity_verdicts(of_signs, "sizes")["a"].verdict == "fails"
+
+
 def test_intervals_resample_texts_not_rows() -> None:
     """Rows of a text that are alike are one observation."""
     values = around(0.45, spread=0.3, rows=20)
