@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
+from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.interception import intercept
 from attnlight.probing.layers import LayerCall, layer_calls, rolled_out
@@ -41,7 +41,11 @@ class ValueZeroing(Attribution):
     ) -> Explanation:
         owner, flat = layered(model, self.name), FlatTexts.of(batch).batch
         by_text = [
-            changes_of_states(owner, batch.select(torch.tensor([n]))) for n in range(len(batch))
+            [
+                changes_of_states(call)
+                for call in layer_calls(owner, batch.select(torch.tensor([n])), self.name)
+            ]
+            for n in range(len(batch))
         ]
         most = flat.mask.shape[1]
         matrices = []
@@ -52,17 +56,8 @@ class ValueZeroing(Attribution):
 
 
 @torch.no_grad()
-def changes_of_states(model: LayeredModel, text: TextBatch) -> list[Tensor]:
-    """Cosine distance of each state (N) without the value of each token (N), by layer, (N, N) float64.
-
-    Raises:
-        InputError: One module computes several layers.
-    """
-    return [_changes(call) for call in layer_calls(model, text, ValueZeroing.name)]
-
-
-def _changes(call: LayerCall) -> Tensor:
-    """`changes_of_states` of one layer, which is called for the one text."""
+def changes_of_states(call: LayerCall) -> Tensor:
+    """Cosine distance of a layer's states (N) of one text without each token's value, (N, N) float64."""
     size = call.states.shape[1]
     found = []
     for tokens in torch.split(

@@ -190,7 +190,11 @@ class TokenDataset(Dataset[TextBatch]):
         rows = np.where(repeated, -1 - requested, requested)
         listed, lengths = rows.tolist(), self.lengths[rows]
         if self.nested or self.whole_words:
-            sizes = [self._sizes(row) for row in listed]
+            words = self._encoder.word_boundaries if self.whole_words else None
+            sizes = [
+                self._sentences[row] if words is None else words.sizes(self._tokens[row])
+                for row in listed
+            ]
             counts = np.fromiter(map(len, sizes), np.int64, len(sizes))
             lengths = pad_ragged(np.concatenate(sizes), counts).numpy()
         batch = collate(
@@ -231,7 +235,9 @@ class TokenDataset(Dataset[TextBatch]):
     def surface(self, position: int) -> Surface:
         """Surface of the ids, or whole words, of a text."""
         names, ids = self.table.column_names, self._tokens[position].tolist()
-        if self._has_token_labels and not self._encoder.divides_words:  # each word is one token
+        tokenizer = self._encoder.parsed_tokenizer
+        # Each word is one token, unless the tokenizer is a pretrained model's.
+        if self._has_token_labels and type(tokenizer.model).__name__ == "WordLevel":
             words: list[str] = self.table["words"][position].as_py()
             before, stops = len(ids) - len(words), accumulate(len(word) + 1 for word in words)
             spans = [(x - len(word) - 1, x - 1) for word, x in zip(words, stops, strict=True)]
@@ -248,20 +254,14 @@ class TokenDataset(Dataset[TextBatch]):
                 parts = [(text, None)]
             else:
                 parts = list(zip(text, self._sentences[position].tolist(), strict=True))
-        sizes = self._sizes(position).tolist() if self.whole_words else None
-        return surface_of(self._encoder.parsed_tokenizer, ids, parts, sizes)
+        sizes = self._encoder.word_boundaries.sizes(ids).tolist() if self.whole_words else None
+        return surface_of(tokenizer, ids, parts, sizes)
 
     def query_words(self, position: int) -> list[str]:
         """Surface form of each id of the query of a text."""
         query = self.table["query_text"][position].as_py()
         ids = self._pair["query"][position].tolist()
         return surface_of(self._encoder.parsed_tokenizer, ids, [(query, None)]).forms
-
-    def _sizes(self, position: int) -> NDArray[np.integer]:
-        """Number of ids of each word of a text with `whole_words`, else of each sentence."""
-        if not self.whole_words:
-            return self._sentences[position]
-        return self._encoder.word_boundaries.sizes(self._tokens[position])
 
     @cached_property
     def _encoder(self) -> RawText:

@@ -114,11 +114,6 @@ class RawText:
         return Tokenizer.from_str(self.tokenizer)
 
     @cached_property
-    def divides_words(self) -> bool:
-        """Whether the tokenizer is a pretrained model's, which makes several tokens of some words."""
-        return type(self.parsed_tokenizer.model).__name__ != "WordLevel"
-
-    @cached_property
     def word_boundaries(self) -> WholeWords:
         """Finds where words begin among the tokenizer's tokens."""
         return WholeWords(self.parsed_tokenizer.to_str())

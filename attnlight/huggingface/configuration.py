@@ -41,15 +41,6 @@ _OTHER_PROBLEMS = {
     "regression": "is a regression model, whose output is a number",
     "multi_label_classification": "may assign several classes to a text",
 }
-_OF_PAIRS = {
-    "entailment",
-    "not_entailment",
-    "contradiction",
-    "equivalent",
-    "not_equivalent",
-    "duplicate",
-}
-_PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "snli", "stsb", "wnli", "xnli")
 
 
 def configuration(folder: Path) -> PretrainedConfig:
@@ -129,13 +120,6 @@ def require_single_label(
             f"{where} {_OTHER_PROBLEMS[problem]} (problem_type {config.problem_type}, num_labels "
             f"{config.num_labels}); expected a model that assigns one of several classes."
         )
-
-
-def trained_on_pairs(config: PretrainedConfig) -> bool:
-    """Whether a model says that it was trained on pairs of texts, of its task or by names of classes."""
-    labels = {str(name).casefold() for name in config.id2label.values()}
-    task = str(config.to_dict().get("finetuning_task")).lower()
-    return task in _PAIR_TASKS or bool(labels & _OF_PAIRS)
 
 
 def has_head(names: Sequence[str], head: Head = "texts") -> bool:

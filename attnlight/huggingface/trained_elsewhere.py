@@ -17,11 +17,21 @@ from attnlight.huggingface.configuration import (
     class_names,
     configuration,
     require_single_label,
-    trained_on_pairs,
     unnamed,
 )
 from attnlight.huggingface.folder import model_folder
 from attnlight.problems import Classification
+
+# Classes and tasks by which a model says that it was trained on pairs of texts.
+_OF_PAIRS = {
+    "entailment",
+    "not_entailment",
+    "contradiction",
+    "equivalent",
+    "not_equivalent",
+    "duplicate",
+}
+_PAIR_TASKS = ("mnli", "mrpc", "qnli", "qqp", "rte", "snli", "stsb", "wnli", "xnli")
 
 
 class TrainedElsewhere(nn.Module):
@@ -143,7 +153,9 @@ def _raw(
     It refuses single texts if the model was trained on pairs.
     """
     tags = head == "tokens"
-    paired = not tags and trained_on_pairs(config)
+    labels = {str(name).casefold() for name in config.id2label.values()}
+    task = str(config.to_dict().get("finetuning_task")).lower()
+    paired = not tags and (task in _PAIR_TASKS or bool(labels & _OF_PAIRS))
     encoder = RawText(tokenizer, classes, first_pieces=tags, joined=paired, **options)
     encoder.joins = not tags
     return encoder

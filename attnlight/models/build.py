@@ -138,11 +138,6 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
     return model
 
 
-def attends(problem: str, net: Options) -> bool:
-    """Whether a network has attention."""
-    return CUSTOM in net or problem == "tagging" or net.get("attention") not in (None, "none")
-
-
 def changed_net(problem: str, net: Options, method: str, **options: object) -> dict[str, Any]:
     """Options of the network of a base's variant.
 

@@ -15,7 +15,7 @@ import torch
 from attnlight.batch import AttentionModel
 from attnlight.data.digests import text_digest
 from attnlight.errors import InputError
-from attnlight.models.build import attends, build_model, model_options
+from attnlight.models.build import CUSTOM, build_model, model_options
 from attnlight.storage.checkpoint_file import CHECKPOINT_KEY, read_checkpoint
 from attnlight.storage.files import read_yaml
 from attnlight.storage.foreign_classes import require_trusted, require_trusted_classes
@@ -73,7 +73,9 @@ def read_base(path: str | Path) -> BaseModel:
     options = json.loads(json.dumps(checkpoint["hyper_parameters"]))  # lists for tuples, as in YAML
     base_of_base = (options.pop("inherited", None) or {}).get("base", {})
     require_trusted_classes(file, options, trusted)
-    if not attends(options["problem"], options["net"]):
+    net = options["net"]
+    named = CUSTOM in net or options["problem"] == "tagging"  # without an option `attention`
+    if not named and net.get("attention") in (None, "none"):
         raise InputError(f"{path} is a model without attention; a base model must have attention.")
     guide = options.get("guide", "learned")
     if guide not in ("learned", "uniform"):
@@ -86,7 +88,7 @@ def read_base(path: str | Path) -> BaseModel:
         for name, values in checkpoint["state_dict"].items()
         if name.startswith(_MODEL)
     }
-    architecture = options["problem"], options["net"], options["spec"]
+    architecture = options["problem"], net, options["spec"]
     with torch.random.fork_rng(devices=[]):  # these initial weights are overwritten
         model = build_model(*architecture)
     try:

@@ -110,7 +110,7 @@ def test_layers_that_are_computed_again_keep_the_flow(text: int) -> None:
     apart = ~(reached(alone)[0] | torch.eye(len(alone.tokens[0]), dtype=torch.bool))
     calls = layer_calls(model, alone, "alti")
     for matrices in (
-        changes_of_states(model, alone),
+        [changes_of_states(call) for call in calls],
         [attention_block(call).contributions()[0] for call in calls],
     ):
         assert len(matrices) == len(calls)
