@@ -54,8 +54,7 @@ class AdversarialVariant(FromBase):
     its length; padding and queries outside the text are excluded. In a hierarchical model the
     attention is that over sentences, in a tagger that of the last layer, before dropout. Lambda 0 is
     the imitation control: the attention divergence that imitation alone produces. `val/loss` is the
-    objective, by which `configs/trainer.yaml` selects the epoch; other metrics
-    are against gold labels.
+    objective, by which `configs/trainer.yaml` selects the epoch; other metrics are against gold labels.
 
     Heads are compared in order, as in Yang (2020), so that an adversary can also gain by permuting
     its heads. `BaseDivergence` matches heads before it measures. A base whose attention is sparse

@@ -38,9 +38,9 @@ class GuidedVariant(FromBase):
         base: Checkpoint of the base model, or the folder of its run.
         guide: Source of the attention. `uniform`; `learned`, the model's attention: for a tagger a
             plain retraining; `base`, frozen; `shuffled`, the base's, permuted within each text, all
-            heads alike and in every epoch: as peaked, but unrelated to the words; `adversary`, that of an adversary of
-            this base, and `other`, that of any model of the corpus with as many heads, such as the
-            base's from another seed, both frozen and from `guide_checkpoint`.
+            heads alike and in every epoch: as peaked, but unrelated to the words; `adversary`, that
+            of an adversary of this base, and `other`, that of any model of the corpus with as many
+            heads, such as the base's from another seed, both frozen and from `guide_checkpoint`.
         guide_checkpoint: Checkpoint of the guide.
         query_key: Train a tagger's queries and keys with the frozen attention as a prior.
         context: For a tagger `full`: the base's encoder and readout, where information reaches a tag
