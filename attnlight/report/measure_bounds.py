@@ -17,7 +17,8 @@ _BOUNDS = {
     "share": UNIT,
     "js": (0.0, math.log(2)),
     **dict.fromkeys(("accuracy", "agreement", "auprc", "auroc", "chance", "correct", "f1"), UNIT),
-    **dict.fromkeys(("flip", "flips", "fraction", "largest", "mass", "outdone", "tvd"), UNIT),
+    **dict.fromkeys(("error", "flip", "flips", "fraction", "largest", "linked", "mass"), UNIT),
+    **dict.fromkeys(("outdone", "precision", "recall", "tvd"), UNIT),
 }
 
 

@@ -96,7 +96,8 @@ def explained(archive: Archive) -> Iterator[Row]:
             row: Row = {"task": MODELS[name].words["task"], "words by": words}
             row["seeds"] = archive.words(name, MODELS[name])["seeds"]
             row["linked words"] = int(np.isfinite(linked).sum(-1).max())
-            row["first is aligned"] = interval(seeds_then_instances(linked, found["index"]), 2)
+            hits = seeds_then_instances(linked, found["index"], bounds=UNIT)
+            row["first is aligned"] = interval(hits, 2)
             row["comprehensiveness"] = interval(seeds_then_instances(effect, found["index"]), 3)
             known = np.isfinite(less.mean)
             row["where aligned, less elsewhere"] = interval(less, 3) if known else DASH
@@ -120,7 +121,8 @@ def by_class(archive: Archive) -> Iterator[Row]:
             row["seeds"] = archive.words(name, MODELS[name])["seeds"]
             row["linked words"] = int((of & np.isfinite(linked)).sum(-1).max())
             hits, kept = np.where(of, linked, np.nan), np.where(of[..., rows], effect, np.nan)
-            row["first is aligned"] = interval(seeds_then_instances(hits, aligned["index"]), 2)
+            first = seeds_then_instances(hits, aligned["index"], bounds=UNIT)
+            row["first is aligned"] = interval(first, 2)
             row["tested words"] = int(np.isfinite(kept).sum(-1).max())
             explains = interval(seeds_then_instances(kept, found["index"]), 3)
             yield row | {"comprehensiveness": explains}
