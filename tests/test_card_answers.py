@@ -444,7 +444,8 @@ def test_the_archive_has_the_card_as_if_licensed(
     }.items():
         write_record(run / f"records/test/{test}.parquet", keys | columns, test=test, measures=[])
     (run / "status.json").write_text(json.dumps({"state": "finished"}))
-    line = SimpleNamespace(name="ranks", answer="yes", value=0.8, low=None, high=0.9)
+    line = SimpleNamespace(name="ranks", answer="", value=0.8, low=None, high=0.9)  # unlicensed
+    monkeypatch.setattr(kinds, "ranks", lambda records, classes: SimpleNamespace(answer="yes"))
     monkeypatch.setattr(kinds, "verdict_of", lambda run: Card(lines=(line,)))
     monkeypatch.setattr(kinds, "unsigned", lambda run: (0.5, 0.4, 0.6))
     target = tmp_path / "cards.parquet"

@@ -143,7 +143,7 @@ def test_columns_leave_the_device_together(
 ) -> None:
     """Rows of several batches, of columns of every kind, are recorded as they come from a CPU."""
     monkeypatch.setattr("attnlight.callbacks.hooks.epoch_recorder._HELD", held)
-    monkeypatch.setattr("attnlight.callbacks.hooks.held_readouts.WEIGHTS", 1)  # no batch waits
+    monkeypatch.setattr("attnlight.callbacks.hooks.readouts.WEIGHTS", 1)  # no batch waits
     model, batch = scene
     batches = [batch.select(torch.tensor(part)) for part in ([0, 1, 2], [3, 4], [5], [6, 7])]
     for part, first in zip(batches, (0, 3, 5, 6), strict=True):
