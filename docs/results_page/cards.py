@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from attnlight.report.verdict.card import verdict_of
+from attnlight.report.verdict.card_records import CardRecords
 from results_page import NAMES
 from results_page.known_answers_kinds import unsigned
 from results_page.tables import DASH, Row, number, table
@@ -23,7 +24,7 @@ def card_of(run: Path) -> Row:
     row: Row = {name: getattr(card, name) for name in ("kind", "case", "case_if_licensed")}
     row |= {"sentence": card.sentence, "alternative": card["alternative"].says}
     lines = {line.name: (line.value, line.low, line.high) for line in card.lines}
-    for line, numbers in (lines | {"by_size": unsigned(run)}).items():
+    for line, numbers in (lines | {"by_size": unsigned(CardRecords(run))}).items():
         ends = (f"{line}_{end}" for end in ("value", "low", "high"))
         row |= dict(zip(ends, numbers, strict=True))
     return row

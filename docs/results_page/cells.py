@@ -38,9 +38,9 @@ _BY_SCORE = {"auroc": resampled_auroc, "auprc": resampled_average_precision}
 
 
 @lru_cache(maxsize=8)
-def columns(experiment: Experiment, test: str, *, whole: bool = False) -> dict[str, NDArray[Any]]:
-    """The columns of a test, which may be of a part of the test split if `whole` is false."""
-    return experiment.test(test, partial=not whole)
+def columns(experiment: Experiment, test: str, *, partial: bool = True) -> dict[str, NDArray[Any]]:
+    """The columns of a test, which may be of a part of the test split if `partial`."""
+    return experiment.test(test, partial=partial)
 
 
 @cache
@@ -77,7 +77,7 @@ def significant(p: NDArray[np.float64]) -> str | None:
 def searched(model: Experiment, test: str, column: str) -> NDArray[Any]:
     """A column (S, n) of a test; NaN on texts that it left out, or without the published search."""
     found = columns(model, test)
-    texts = columns(model, "predictions", whole=True)["index"]
+    texts = columns(model, "predictions", partial=False)["index"]
     whole = np.full((len(found[column]), len(texts)), np.nan)
     without = np.isnan(found.get("search_js", 0.0))
     whole[:, np.searchsorted(texts, found["index"])] = np.where(without, np.nan, found[column])

@@ -56,9 +56,9 @@ def worst_class(columns: Mapping[str, NDArray[Any]], name: str) -> float:
     return min(means, default=np.nan)
 
 
-def unsigned(run: Path) -> tuple[float, ...]:
+def unsigned(records: CardRecords) -> tuple[float, ...]:
     """What attention finds of what the best method by size does, with its interval."""
-    best = alternative_of(CardRecords(run), signed=False)
+    best = alternative_of(records, signed=False)
     return (best.ratio.value, *best.ratio.interval()) if best else (np.nan,) * 3
 
 
@@ -67,8 +67,8 @@ def card_of(run: Path) -> Row:
     card = verdict_of(run)
     if card.case_if_licensed == "unmeasured" or not (run / USE).is_file():
         return {}
-    use = read_record(run / USE).columns
-    lines: dict[str, tuple[float | None, ...]] = {"finds_unsigned": unsigned(run)}
+    use, records = read_record(run / USE).columns, CardRecords(run)
+    lines: dict[str, tuple[float | None, ...]] = {"finds_unsigned": unsigned(records)}
     lines |= {line.name: (line.value, line.low, line.high) for line in card.lines}
     labels = read_record(run / USE.replace("measured_use", "predictions")).columns["label"]
     licensed = replace(card, case=card.case_if_licensed)
@@ -76,7 +76,7 @@ def card_of(run: Path) -> Row:
     row |= {truth: worst_class(use, f"agreement_{truth}") for truth in TRUTHS}
     row |= {"case": licensed.case, "decision": licensed.decision}
     row |= {f"{line.name}_answer": line.answer for line in card.lines}
-    row["ranks_answer"] = ranks(records := CardRecords(run), agreements(records)).answer
+    row["ranks_answer"] = ranks(records, agreements(records)).answer  # that of a licensed kind
     for name in NUMBERS:
         numbers = [np.nan if x is None else x for x in lines.get(name, (None,) * 3)]
         row |= dict(zip((name, f"{name}_low", f"{name}_high"), numbers, strict=True))
