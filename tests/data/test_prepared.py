@@ -3,7 +3,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -70,9 +69,7 @@ def test_what_a_killed_process_left_is_no_corpus(tmp_path: Path) -> None:
     assert not target.exists()
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] != []
 
-    started = time.monotonic()
-    prepare_once(target, write)
-    assert time.monotonic() - started < 5  # the lock died with its process
+    prepare_once(target, write)  # the lock died with its process
     assert (target / "corpus.json").read_text() == "whole"
     assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["corpus"]
 

@@ -5,7 +5,6 @@ import json
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -76,9 +75,7 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("checkpoints") / "sst" / "seed7"
     write_run(folder, classes=[ATTACK, TURNED])
     write_texts(folder)
-    started = time.process_time()
     page_of(folder)
-    assert time.process_time() - started < 20
     return folder / "report" / "index.html"
 
 
