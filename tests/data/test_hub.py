@@ -5,6 +5,7 @@ from typing import Any
 from urllib.error import HTTPError, URLError
 
 import datasets
+import huggingface_hub
 import pytest
 
 from attnlight.data import sources as hub
@@ -15,6 +16,7 @@ from attnlight.errors import InputError
 @pytest.fixture(autouse=True)
 def _online(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets.config, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", False)
     hub._is_reachable.cache_clear()
 
 
