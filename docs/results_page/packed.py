@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from functools import reduce
+from inspect import signature
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,10 @@ KEYS = ("index", "position", "prediction")  # alike in all records of a run
 FOLDER, FILES = "folder", "files"
 PAGES: dict[str, str] = NAMES["packed"]
 _DISTINCT = 2**12  # a column of fewer values is a dictionary
-_CLASSES = 64  # of more classes the numbers are plain
+_CLASSES = 16  # of more classes the numbers are plain
+# A page for each column, since what repeats is stored once within a page alone; older releases of pyarrow
+# limit no rows.
+_LIMITS = {"data_page_size", "max_rows_per_page"} & signature(pq.write_table).parameters.keys()
 _SUFFIX = ".parquet"
 
 
@@ -167,8 +171,8 @@ def _write(table: pa.Table, target: Path) -> None:
             table.schema,
             compression="brotli",
             compression_level=11,
-            data_page_size=2**24,
             write_statistics=False,
+            **dict.fromkeys(_LIMITS, 2**30),
             use_dictionary=[leaf.path for leaf in leaves if leaf.path not in encoding],
             column_encoding=encoding,
         ) as writer:
