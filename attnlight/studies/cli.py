@@ -78,9 +78,9 @@ def main(argv: list[str]) -> int:
         executor = ProcessExecutor(options.jobs)
     try:
         if options.dry_run:
-            folders = study_folders(options.file, options.root, name)
-            tables = (_table(one, selected_runs(one, roles, shard), executor) for one in folders)
-            print("\n\n".join(tables))
+            for number, folder in enumerate(study_folders(options.file, options.root, name)):
+                table = _table(folder, selected_runs(folder, roles, shard), executor)
+                print("\n" * bool(number) + table, flush=True)  # the next one may take minutes
             return 0
         outcomes = run_study(
             options.file, options.root, name, roles=roles, shard=shard, executor=executor
