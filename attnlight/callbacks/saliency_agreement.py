@@ -5,13 +5,15 @@ from itertools import combinations
 from typing import Any
 
 import torch
+from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.hooks.text_columns import score_columns
-from attnlight.functional.correlation import TOP, rank_agreement, top_count
+from attnlight.functional.correlation import TOP, pearson_r, rank_agreement, top_count
+from attnlight.functional.divergence import js_divergence
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
 from attnlight.models.readout import Readout
@@ -28,11 +30,14 @@ class SaliencyAgreement(InterpretabilityTest):
 
     * `tau_<one>_<other>`: Kendall's tau-b, from -1 to 1.
     * `spearman_<one>_<other>`: Spearman's rank correlation, from -1 to 1.
+    * `pearson_<one>_<other>`: Pearson's correlation, from -1 to 1.
+    * `js_<one>_<other>`: Jensen-Shannon divergence (nats, at most ln 2) between the sizes of the scores,
+      each as a share of their sum.
     * `overlap_<one>_<other>`: share of the top k items by one that are among the top k by the other,
       with k a tenth of the items, rounded up. Ties at the boundary are broken at random, for each
       method by itself: the column is the exact expectation.
 
-    Scores within 1e-5 of the row's largest are ties. The correlations are undefined if a method ties
+    Scores within 1e-5 of the row's largest are ties. Correlations are undefined if a method ties
     all items (`tied_<method>` is 1) or has no score of one, and all columns for a row of one item.
     `chance_overlap`, k over the number of items, is the overlap of random orders. If rows are tokens
     (a tagger), a method that deletes items has no score of the token itself, and its pairs exclude
@@ -80,8 +85,17 @@ class SaliencyAgreement(InterpretabilityTest):
         for label, values in compared.items():
             columns[f"tied_{label}"] = (dense_ranks(values, known[label]).amax(-1) < 1).double()
         for one, other in self._pairs:
-            found = rank_agreement(compared[one], compared[other], known[one] & known[other])
+            items, pair = known[one] & known[other], (compared[one], compared[other])
+            found = rank_agreement(*pair, items) | {"pearson": pearson_r(*pair, items)}
+            js = js_divergence(*(_shares(x, items) for x in pair))
+            found["js"] = js.masked_fill(items.sum(-1) < 2, torch.nan)
             columns |= {f"{measure}_{one}_{other}": values for measure, values in found.items()}
         chance = top_count(readout.lengths) / readout.lengths.double()
         columns["chance_overlap"] = chance.masked_fill(readout.lengths < 2, torch.nan)
         return columns | (score_columns(scores, mask) if self.keep_scores else {})
+
+
+def _shares(scores: Tensor, items: Tensor) -> Tensor:
+    """Sizes of scores (R, N) as shares of their sum over some items; NaN where all are 0."""
+    sizes = scores.abs().double().masked_fill(~items, 0.0)
+    return sizes / sizes.sum(-1, keepdim=True)

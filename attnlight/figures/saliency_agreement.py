@@ -48,12 +48,12 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
-    """Tau, Spearman and overlap of each pair, and how often each method ranks nothing."""
-    lines, measures = [], ("tau", "spearman", "overlap")
+    """Agreement of each pair by all measures, and how often each method ranks nothing."""
+    lines, measures = [], ("tau", "spearman", "pearson", "js", "overlap")
     for pair in combinations(_methods(rows), 2):
         columns = [rows[f"{measure}_{'_'.join(pair)}"] for measure in measures]
         undefined = f"{100 * np.isnan(columns[0]).mean():.1f}"
-        cells = mean_cells(columns, rows, [estimate, estimate, percent])
+        cells = mean_cells(columns, rows, [*[estimate] * 4, percent])
         lines.append([" and ".join(map(method_words, pair)), *cells[:-1], undefined, cells[-1]])
     chance = rows["chance_overlap"]
     mean = float(np.nanmean(chance)) if not np.isnan(chance).all() else np.nan

@@ -9,6 +9,7 @@ from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.weight_gradient import weight_gradient
 from attnlight.functional.correlation import (
     kendall_tau,
+    pearson_r,
     rank_agreement,
     somers_d,
     spearman_rho,
@@ -67,6 +68,7 @@ __all__ = [
     "minimal_flip_set",
     "normalized_js",
     "opaque_adversary",
+    "pearson_r",
     "permutations",
     "permuted_logits",
     "permuted_weights",

@@ -7,7 +7,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from attnlight.functional.ranking import dense_ranks, lower_and_tied, top_share
+from attnlight.functional.ranking import TIE, dense_ranks, lower_and_tied, top_share
 
 # scipy's method="auto": the exact distribution up to this many items, if there are no ties.
 _EXACT_ITEMS = 33
@@ -78,11 +78,24 @@ def spearman_rho(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
         below, tied = lower_and_tied(scores, mask, exact=True)
         # Twice the mean rank of tied items minus the mean of all: whole numbers.
         centred.append((2 * below + tied - mask.sum(-1, keepdim=True)).masked_fill(~mask, 0.0))
-    product, x_square, y_square = (
-        (centred[one] * centred[other]).sum(-1) for one, other in ((0, 1), (0, 0), (1, 1))
-    )
-    rho = (product / (x_square * y_square).sqrt()).clamp(-1, 1)
-    return rho.masked_fill((x_square == 0) | (y_square == 0) | has_nan, math.nan)
+    return _cosine(*centred).masked_fill(has_nan, math.nan)
+
+
+def pearson_r(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
+    """Pearson's correlation, as `scipy.stats.pearsonr` gives it, of scores (B, N).
+
+    Returns:
+        (B,) float64, NaN where undefined: fewer than two items, one scoring all tied (within `TIE` of
+        its largest from their mean), or a NaN.
+    """
+    centred = []
+    for scores in (x, y):
+        values = scores.double().masked_fill(~mask, 0.0)
+        less = values - values.sum(-1, keepdim=True) / mask.sum(-1, keepdim=True).clamp(min=1)
+        less = less.masked_fill(~mask, 0.0)
+        tie = TIE * values.abs().amax(-1, keepdim=True)
+        centred.append(torch.where(less.abs().amax(-1, keepdim=True) <= tie, 0.0, less))
+    return _cosine(*centred)
 
 
 def top_overlap(x: Tensor, y: Tensor, mask: Tensor) -> Tensor:
@@ -172,6 +185,13 @@ def somers_d(
         signs = (rank.unsqueeze(-1) - rank.unsqueeze(1)).sign()
         sums.append((signs * separate).sum((1, 2)) / separate.sum((1, 2)))
     return torch.cat(sums).double().masked_fill(has_nan, math.nan)
+
+
+def _cosine(x: Tensor, y: Tensor) -> Tensor:
+    """Cosine of vectors (B, N), NaN where one is 0."""
+    product, x_square, y_square = (x * y).sum(-1), x.square().sum(-1), y.square().sum(-1)
+    cosine = (product / (x_square * y_square).sqrt()).clamp(-1, 1)
+    return cosine.masked_fill((x_square == 0) | (y_square == 0), math.nan)
 
 
 def _ties(ranks: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:

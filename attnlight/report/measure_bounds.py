@@ -9,7 +9,9 @@ UNIT = (0.0, 1.0)
 _BOUNDS = {
     # A difference from chance, a number of items, or one of log odds.
     **dict.fromkeys(("excess", "effect", "odds"), (-math.inf, math.inf)),
-    **dict.fromkeys(("tau", "spearman", "somers", "signed", "states", "words"), (-1.0, 1.0)),
+    **dict.fromkeys(
+        ("tau", "spearman", "pearson", "somers", "signed", "states", "words"), (-1.0, 1.0)
+    ),
     **dict.fromkeys(("agreement_evidence", "agreement_resampled"), (-1.0, 1.0)),  # Somers' D
     "absolute": UNIT,
     "conicity": (-1.0, 1.0),

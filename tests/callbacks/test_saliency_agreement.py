@@ -7,6 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from scipy.spatial.distance import jensenshannon
+from scipy.stats import pearsonr
 from torch import Tensor
 
 from attnlight.__main__ import main
@@ -20,12 +22,13 @@ from tests.models import test_classifier as flat
 from tests.outside import OutsideTask, Texts
 
 RECORD = Path("records/test/saliency_agreement.parquet")
+KINDS = ("tau", "spearman", "overlap", "pearson", "js")
 
 
 def by_loops(one: Tensor, other: Tensor) -> dict[str, float]:
-    """The three measures of the scores (n,) of a row, whose ties are within rounding."""
+    """The measures of the scores (n,) of a row, whose ties are within rounding."""
     if len(one) < 2 or one.isnan().any() or other.isnan().any():
-        return dict.fromkeys(("tau", "spearman", "overlap"), math.nan)
+        return dict.fromkeys(KINDS, math.nan)
     ranks = levels(one), levels(other)
     k, both = math.ceil(round(len(one) / 10, 9)), 0.0
     for item in range(len(one)):
@@ -34,7 +37,12 @@ def by_loops(one: Tensor, other: Tensor) -> dict[str, float]:
             above, tied = int((of > of[item]).sum()), int((of == of[item]).sum())
             chances.append(min(1.0, max(0.0, (k - above) / tied)))
         both += chances[0] * chances[1]
-    return {"tau": tau(one, other), "spearman": rho(one, other), "overlap": both / k}
+    tied = any(of.max() == of.min() for of in ranks)
+    pearson = math.nan if tied else float(pearsonr(one.double(), other.double()).statistic)
+    sizes = one.double().abs(), other.double().abs()
+    js = float(jensenshannon(*sizes)) ** 2 if all(map(torch.any, sizes)) else math.nan
+    values = tau(one, other), rho(one, other), both / k, pearson, js
+    return dict(zip(KINDS, values, strict=True))
 
 
 @pytest.mark.parametrize("name", ["bilstm", "cnn", "han", "pair", "heads", "transformer"])
@@ -47,7 +55,7 @@ def test_equals_loops_over_rows(name: str, signed: bool) -> None:
     pairs, defined = list(combinations(LABELS, 2)), 0
     assert list(columns) == [
         *(f"tied_{label}" for label in LABELS),
-        *(f"{kind}_{a}_{b}" for a, b in pairs for kind in ("tau", "spearman", "overlap")),
+        *(f"{kind}_{a}_{b}" for a, b in pairs for kind in KINDS),
         "chance_overlap",
     ]
     for row, items in enumerate(output.mask):

@@ -30,7 +30,8 @@ faithfulness|1|attention||1 normalized_comprehensiveness_attention
 faithfulness|1|attention||4 excess_normalized_sufficiency_attention
 plausibility|0|attention||1 auprc_attention
 saliency_agreement|0|attention and random||1 tau_attention_random|2 spearman_attention_random
-saliency_agreement|0|attention and random||3% overlap_attention_random
+saliency_agreement|0|attention and random||3 pearson_attention_random|4 js_attention_random
+saliency_agreement|0|attention and random||5% overlap_attention_random
 single_erasure|0|gradient, one drawn||1% flip_top_gradient * flip_other_drawn_gradient
 single_erasure|0|gradient, one drawn||2% flip_top_gradient * (1 - flip_other_drawn_gradient)
 single_erasure|0|gradient, one drawn||3% (1 - flip_top_gradient) * flip_other_drawn_gradient

@@ -252,7 +252,7 @@ class TestMethods:
         rows = rows_of("saliency_agreement", n=40)
         rows["tau_attention_random"][:10] = np.nan
         (table,) = tables("saliency_agreement", rows)
-        assert table.rows[1][4:] == ["25.0", "30"]  # per cent of ties, and rows
+        assert table.rows[1][6:] == ["25.0", "30"]  # per cent of ties, and rows
         assert f"{100 * rows['chance_overlap'].mean():.1f} % of random orders" in table.note
         assert f"random {100 * rows['tied_random'].mean():.1f} %" in table.note
 

@@ -7,10 +7,16 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import kendalltau, spearmanr
+from scipy.stats import kendalltau, pearsonr, spearmanr
 from torch import Tensor
 
-from attnlight.functional import kendall_tau, rank_agreement, spearman_rho, top_overlap
+from attnlight.functional import (
+    kendall_tau,
+    pearson_r,
+    rank_agreement,
+    spearman_rho,
+    top_overlap,
+)
 
 
 def by_scipy(x: Tensor, y: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
@@ -116,6 +122,26 @@ def test_spearman_equals_scipy(levels: int | None) -> None:
     torch.testing.assert_close(rho, by_scipy(x, y, mask)[2], equal_nan=True)
     assert 0 < rho.isnan().sum() < 20
     assert spearman_rho(x, x, mask).nan_to_num(1.0).eq(1).all()
+
+
+@pytest.mark.parametrize("levels", [None, 0.5, 3])
+def test_pearson_equals_scipy(levels: int | None) -> None:
+    x, y, mask = cases(levels)
+    r = pearson_r(x, y, mask)
+    for found, one, other, kept in zip(r, x, y, mask, strict=True):
+        pair = one[kept].numpy(), other[kept].numpy()
+        defined = kept.sum() > 1 and all(np.ptp(of) > 0 for of in pair)
+        expected = pearsonr(*pair).statistic if defined else math.nan
+        assert float(found) == pytest.approx(expected, abs=1e-12, nan_ok=True)
+    assert 0 < r.isnan().sum() < 20
+    assert pearson_r(x * 1e-30, y * 1e8, mask).allclose(r, equal_nan=True)
+
+
+def test_pearson_of_scores_tied_up_to_rounding_is_undefined() -> None:
+    tied = torch.full((1, 7), 1 / 7) * torch.tensor([1, 1 + 1e-7, 1, 1 - 1e-7, 1, 1, 1])
+    mask = torch.ones(1, 7, dtype=torch.bool)
+    assert pearson_r(tied, torch.arange(7.0)[None], mask).isnan().all()
+    assert pearson_r(torch.tensor([[1.0, math.nan]]), torch.ones(1, 2), mask[:, :2]).isnan().all()
 
 
 def tops(scores: Tensor, k: int) -> list[set[int]]:

@@ -23,6 +23,7 @@ from attnlight.functional import (
     minimal_flip_set,
     normalized_js,
     opaque_adversary,
+    pearson_r,
     permuted_logits,
     permuted_weights,
     plausibility,
@@ -140,6 +141,7 @@ OF_ONE_HEAD: dict[str, Function] = {
     "correlations": lambda case: [
         *map(list, kendall_tau(case.scores, case.weights, case.mask)),
         list(spearman_rho(case.scores, case.weights, case.mask)),
+        list(pearson_r(case.scores, case.weights, case.mask)),
         list(top_overlap(case.scores, case.weights, case.mask)),
     ],
     "rationales": lambda case: map(

@@ -114,7 +114,7 @@ def rows_of(test: str, n: int = 60, classes: int = 2, seed: int = 0) -> Rows:
     if test == "saliency_agreement":
         rows |= {f"tied_{method}": random.integers(0, 2, n) / 1 for method in METHODS}
         for pair in combinations(METHODS, 2):
-            for kind in ("tau", "spearman", "overlap"):
+            for kind in ("tau", "spearman", "overlap", "pearson", "js"):
                 rows[f"{kind}_{'_'.join(pair)}"] = random.random(n, dtype=np.float32)
         rows["chance_overlap"] = random.random(n)
     if "proven" in rows:
