@@ -87,14 +87,15 @@ def jain_wallace(t: Tables) -> Sentences:
     yield c.say("seeds", random.open and vectors.above and not trained.low > before.high)
     c = Cells(t, "scaled_dot_finding")
     model = "average, scaled dot"
-    yield c.say("sign", c.tau.range[1] < 0 < c.published.value)
+    yield c.say("below", c.tau.range[1] < c.published.value)
     narrow, wide = (
         [Cell(text).value for text in [*row.values()][3:] if text]
         for row in t.rows("tau_epochs", model, "input gradient")
     )
     small, large = (t.rows("scale", model, x)[0]["epochs chosen"] for x in ("0.1", "0.3"))
-    holds = narrow[0] < 0 < narrow[-1] and narrow == sorted(narrow) and small == "1 / 1"
-    yield c.say("epoch", holds, first=narrow[0], last=narrow[-1], count=len(narrow))
+    holds = narrow[0] < 0 < narrow[-1] and narrow == sorted(narrow) and {*small.split(" / ")} == {"1", "2"}
+    ends = {"first": narrow[0], "last": narrow[-1]}
+    yield c.say("epoch", holds, chosen=small, count=len(narrow), **ends)
     holds = c.wide.above and all(a < b for a, b in zip(narrow, wide, strict=False))
     yield c.say("scale", holds, chosen=large, first=wide[0], last=wide[-1])
 
