@@ -93,7 +93,11 @@ def jain_wallace(t: Tables) -> Sentences:
         for row in t.rows("tau_epochs", model, "input gradient")
     )
     small, large = (t.rows("scale", model, x)[0]["epochs chosen"] for x in ("0.1", "0.3"))
-    holds = narrow[0] < 0 < narrow[-1] and narrow == sorted(narrow) and {*small.split(" / ")} == {"1", "2"}
+    holds = (
+        narrow[0] < 0 < narrow[-1]
+        and narrow == sorted(narrow)
+        and {*small.split(" / ")} == {"1", "2"}
+    )
     ends = {"first": narrow[0], "last": narrow[-1]}
     yield c.say("epoch", holds, chosen=small, count=len(narrow), **ends)
     holds = c.wide.above and all(a < b for a, b in zip(narrow, wide, strict=False))
