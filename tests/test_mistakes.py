@@ -245,8 +245,12 @@ MISTAKES = [
     Mistake("empty-wandb-id", [*TEST, "--ckpt_path=checkpoints/e/no-id/best.ckpt"], ("no-id/wandb_id",)),
     Mistake("report-nowhere", ["report", "nowhere"], ("nowhere",)),
     Mistake("report-a-file", ["report", "a-file"], ("a-file",)),
-    Mistake("report-no-records", ["report", "no-records"], ("no-records", "attnlight test no-records --tests card")),
+    Mistake("report-no-records", ["report", "no-records"], ("no trained run no-records: the folder is empty",)),
     Mistake("report-an-experiment", ["report", "checkpoints/e"], ("checkpoints/e is the folder of an experiment", "such as checkpoints/e/")),
+    *(
+        Mistake(f"{verb}-an-experiment", [verb, "checkpoints/e"], ("checkpoints/e is the folder of an experiment",))
+        for verb in ("browse", "card", "export")
+    ),
     Mistake("export-without-scores", ["export", RUN], (f"`attnlight test {RUN} --tests texts`",)),
     Mistake("card-beside-other-settings", [*TEST, "--tests=card", BEST], ("measured with other settings (draws", "--overwrite replaces it, and --tests card --overwrite goes last")),
     Mistake("report-latin", ["report", "checkpoints/e/latin"], ("latin/fit.yaml",)),
