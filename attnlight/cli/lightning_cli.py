@@ -175,6 +175,11 @@ class AttnlightCLI(LightningCLI):
             self._lock_folder()
         else:
             require_creatable(self.current_run.folder)
+        if not fitting and self.current_run.unfinished and is_rank_zero():
+            print(
+                f"{from_here(self.current_run.folder)} is unfinished: what follows is of its epochs so far; "
+                "the command of its `fit` with --ckpt_path last resumes it."
+            )
         self._prepare_corpus(config)
         self._replacing = self._new and config.overwrite
         if self.subcommand in ("validate", "test"):
