@@ -230,9 +230,10 @@ MISTAKES = [
     checkpoint("raw.ckpt"),
     checkpoint("hyper_parameters.ckpt"),
     checkpoint("state_dict.ckpt"),
+    Mistake("checkpoint-without-its-corpus", ["test", *QUIET, BEST], ("add --data FILE", f"`attnlight test {RUN}`")),
     Mistake("checkpoint-of-other-classes", [*TEST, "--data=another.yaml", BEST], ("classes", "another", "dull")),
     Mistake("checkpoint-of-another-attention", [*TEST, BEST, "--model.net.attention=dot"], ("attention",)),
-    Mistake("variant-without-base", [*FIT[:3], "--data=corpus.yaml", *QUIET, "--model=SeedVariant"], ("base",)),
+    Mistake("variant-without-base", [*FIT[:3], "--data=corpus.yaml", *QUIET, "--model=SeedVariant"], ("SeedVariant needs the run", "--model.base RUN")),
     Mistake("variant-of-nothing", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "nowhere.ckpt"], ("nowhere.ckpt",)),
     Mistake("variant-of-a-text", [*FIT[:3], "--data=corpus.yaml", *QUIET, *BASE, "text.ckpt"], ("text.ckpt",)),
     Mistake("divergence-without-base", [*TEST, "-c", f"{CONFIGS}/tests/base_divergence.yaml", BEST], ("base",)),
@@ -245,8 +246,12 @@ MISTAKES = [
     Mistake("empty-wandb-id", [*TEST, "--ckpt_path=checkpoints/e/no-id/best.ckpt"], ("no-id/wandb_id",)),
     Mistake("report-nowhere", ["report", "nowhere"], ("nowhere",)),
     Mistake("report-a-file", ["report", "a-file"], ("a-file",)),
-    Mistake("report-no-records", ["report", "no-records"], ("no-records", "attnlight test no-records --tests card")),
+    Mistake("report-no-records", ["report", "no-records"], ("no trained run no-records: the folder is empty",)),
     Mistake("report-an-experiment", ["report", "checkpoints/e"], ("checkpoints/e is the folder of an experiment", "such as checkpoints/e/")),
+    *(
+        Mistake(f"{verb}-an-experiment", [verb, "checkpoints/e"], ("checkpoints/e is the folder of an experiment",))
+        for verb in ("browse", "card", "export")
+    ),
     Mistake("export-without-scores", ["export", RUN], (f"`attnlight test {RUN} --tests texts`",)),
     Mistake("card-beside-other-settings", [*TEST, "--tests=card", BEST], ("measured with other settings (draws", "--overwrite replaces it, and --tests card --overwrite goes last")),
     Mistake("report-latin", ["report", "checkpoints/e/latin"], ("latin/fit.yaml",)),

@@ -7,6 +7,7 @@ from pathlib import Path
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
 from attnlight.storage.files import require_no_links_out, write_text
+from attnlight.storage.model_folder import require_run_or_tested
 
 DESCRIPTION = """\
 Write a page of the texts that `attnlight test RUN --tests texts` recorded, or `attnlight predict`, and
@@ -39,8 +40,7 @@ def main(argv: list[str]) -> int:
     if len(options.runs) > 2:
         raise InputError(f"{len(options.runs)} runs are named; the page shows one or two.")
     for run in options.runs:
-        if not run.is_dir():
-            raise InputError(f"there is no run folder {run}.")
+        require_run_or_tested(run)
     if options.output is None:
         require_no_links_out(options.runs[0])
     page = options.output or options.runs[0] / "report" / "browse.html"

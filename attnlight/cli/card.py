@@ -12,7 +12,7 @@ from attnlight import __version__
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError, printable
 from attnlight.storage.files import read_json, read_yaml, require_no_links_out, write_text
-from attnlight.storage.model_folder import HUB_ID
+from attnlight.storage.model_folder import HUB_ID, require_run_or_tested
 
 DESCRIPTION = """\
 Write RUN/report/card.md, a model card with the front matter that the Hugging Face hub reads, from the verdicts
@@ -35,6 +35,7 @@ def main(argv: list[str]) -> int:
         run.glob("report/verdict*.json"), key=lambda path: path.stem
     )  # its own corpus first
     if not verdicts:
+        require_run_or_tested(run)
         raise InputError(
             f"{run} has no verdict in report/verdict.json: `attnlight test {run} --tests card` makes it."
         )

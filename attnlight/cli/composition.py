@@ -49,7 +49,7 @@ DEFAULTS = {
 }
 _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
-_TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
+TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
 _OF_TEXTS = "attnlight.datamodules.TextDataModule"
 _OF_PROBLEM = {
     problem: f"attnlight.datamodules.{name}DataModule"
@@ -243,7 +243,7 @@ def read_config(path: Path, keys: Collection[str] | None = None) -> Config:
 
 def _read(path: Path) -> Config:
     suffixes = {file.suffix for file in (path.glob("*") if path.is_dir() else [path])}
-    if suffixes & {*_TABLES, *SUFFIXES} and path.exists() and not is_run(path):
+    if suffixes & {*TABLES, *SUFFIXES} and path.exists() and not is_run(path):
         model = "tagger_bilstm" if suffixes & {*SUFFIXES} else "bilstm_additive"
         raise InputError(
             f"{path} is a corpus, not a configuration; to train on it write `attnlight fit --model "
@@ -261,7 +261,7 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         return value
     file = None
     if isinstance(value, str):
-        table = name == "data" and Path(value).suffix in (*_TABLES, *SUFFIXES)
+        table = name == "data" and Path(value).suffix in (*TABLES, *SUFFIXES)
         file = Path(value) if table else folder / find_config(value, _SECTIONS[name], folder, where)
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
         is_corpus = table or (name == "data" and file.is_dir())

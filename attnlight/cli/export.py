@@ -26,6 +26,7 @@ from attnlight.errors import InputError, did_you_mean
 from attnlight.records import kept_scores, read_metadata, record_columns
 from attnlight.storage.files import read_yaml, replacing, require_no_links_out
 from attnlight.storage.foreign_classes import STORED, require_trusted
+from attnlight.storage.model_folder import tested_config
 from attnlight.storage.shipped import find_config
 
 DESCRIPTION = """\
@@ -90,7 +91,8 @@ def main(argv: list[str]) -> int:
     methods = _methods(path, form, options.method)
     ids = None
     if options.ids is not None:
-        file = run / "fit.yaml" if options.data is None else Path(find_config(options.data, "data"))
+        file = tested_config(run) or run / "fit.yaml"
+        file = file if options.data is None else Path(find_config(options.data, "data"))
         ids = document_ids(file, options.records.partition("-")[0], options.ids)
     ending = {"captum": ".captum.jsonl", "thermostat": ".parquet"}.get(form, ".jsonl")
     files = {f"{options.records}-{name}{ending}": [name] for name in methods}
@@ -168,11 +170,13 @@ def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
     Raises:
         InputError: The file describes no corpus, or the corpus has no such column.
     """
+    from attnlight.cli.composition import TABLES
     from attnlight.data.columns import require_columns
     from attnlight.datamodules import TextDataModule
     from attnlight.storage.parsing import OneSentenceParser
 
-    content = read_yaml(file)
+    table = {"class_path": "TextDataModule", "init_args": {"path": str(file)}}
+    content = table if file.is_dir() or file.suffix in TABLES else read_yaml(file)
     if STORED.fullmatch(file.name):
         require_trusted(file, content)
     reader = OneSentenceParser()
@@ -182,7 +186,8 @@ def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
     except InputError as error:
         raise InputError(f"{file} does not describe a corpus of texts to read: {error}") from error
     sources = reader.instantiate(parsed).data.sources
-    source = sources["test"] if stage == "test" else sources.get("validation", sources["train"])
+    split = "test" if stage == "test" else "validation"
+    source = sources[split if split in sources else "train"]  # from which it was cut
     with tempfile.TemporaryDirectory() as scratch:
         rows = source.load(Path(scratch))
         require_columns(rows, source, [column], {column: "--ids"})

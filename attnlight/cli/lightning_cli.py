@@ -175,6 +175,11 @@ class AttnlightCLI(LightningCLI):
             self._lock_folder()
         else:
             require_creatable(self.current_run.folder)
+        if not fitting and self.current_run.unfinished and is_rank_zero():
+            print(
+                f"{from_here(self.current_run.folder)} is unfinished: what follows is of its epochs so far; "
+                "the command of its `fit` with --ckpt_path last resumes it."
+            )
         self._prepare_corpus(config)
         self._replacing = self._new and config.overwrite
         if self.subcommand in ("validate", "test"):
@@ -242,6 +247,12 @@ class AttnlightCLI(LightningCLI):
             encoding.paired = bool((checkpoint["hyper_parameters"].get("spec") or {}).get("query"))
             self._data = data = self._resolved_corpus(config, encoding.corpus)
             if encoding.corpus is not None and data.fingerprint != encoding.corpus:
+                if not self._names_corpus:
+                    raise InputError(
+                        f"{config.ckpt_path} was trained on another corpus than {data.corpus_name}, which "
+                        f"is read where none is named: add --data FILE, or write `attnlight "
+                        f"{self.subcommand} {Path(config.ckpt_path).parent}`, which reads the run's own."
+                    )
                 config.corpus = corpus_name(named, self._corpus or data.corpus_name)
                 data.evaluate_as(encoding, config.corpus)
         splits = {"fit": ("train", "validation"), "validate": ("validation",), "test": ("test",)}

@@ -28,9 +28,11 @@ from attnlight.records.format import (
     RecordError,
 )
 from attnlight.records.parquet import open_parquet, reading_errors, without_null_lists
+from attnlight.storage.model_folder import require_run_or_tested
 
 SCORES = "scores_"  # prefix of columns of lists, one score per item, written with `keep_scores`
 TEXTS = "texts"  # a record that shows texts with scores of their items, without measures
+_KEEPING_SCORES = ("importance_correlation", "plausibility", "saliency_agreement")  # where asked to
 TEXT_MARKS = ("evidence", "rationale", "impermissible")  # per-token columns of that record
 
 
@@ -207,10 +209,11 @@ def kept_scores(path: Path) -> list[str]:
         InputError: There is no record, or it keeps no scores.
     """
     if not path.is_file():
+        require_run_or_tested(path.parents[2])
         raise InputError(f"there is no {path}: run `{_command(path)}`.")
     names = [n.removeprefix(SCORES) for n in record_columns(path) if n.startswith(SCORES)]
     if not names:
-        raise InputError(f"{path} holds no scores: run `{_command(path)} --overwrite`.")
+        raise InputError(f"{path} holds no scores: run `{_command(path)}`.")
     return names
 
 
@@ -221,8 +224,9 @@ def _command(path: Path) -> str:
     place = ["-c", str(run / f"{verb}-{corpus}.yaml")] if corpus else [str(run)]
     if verb == "predict":  # whose folder names a split in place of a corpus
         place = [str(run), f"--data.predict_split={corpus}"]
-    keep = ["--trainer.callbacks.keep_scores=true"] * (path.stem != TEXTS)  # which always has some
-    return shlex.join(["attnlight", verb, *place, "--tests", path.stem, *keep])
+    keep = ["--trainer.callbacks.keep_scores=true"] * (path.stem in _KEEPING_SCORES)
+    keep += ["--overwrite"] * (bool(keep) and path.is_file())
+    return shlex.join(["attnlight", verb, *place, "--tests", path.stem if keep else TEXTS, *keep])
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:

@@ -23,6 +23,7 @@ from attnlight.records import (
 )
 from attnlight.storage.files import read_yaml, require_ordinary
 from attnlight.storage.migration import require_migrated
+from attnlight.storage.model_folder import require_run_or_tested
 
 VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, by its stage
 
@@ -95,16 +96,9 @@ def load_run(folder: Path) -> Run:
     Raises:
         InputError: There is no such folder, it holds no records, or a file in it is damaged.
     """
-    if not folder.is_dir():
-        raise InputError(f"there is no run folder {folder}.")
     records = stored_records(folder / "records")
     if not records:
-        parts = ("fit.yaml", "records")
-        runs = sorted(path.parent for name in parts for path in folder.glob(f"*/{name}"))
-        if runs:
-            raise InputError(
-                f"{folder} is the folder of an experiment: name its run, such as {runs[0]}."
-            )
+        require_run_or_tested(folder)
         command = shlex.join(["attnlight", "test", str(folder), "--tests", "card"])
         raise InputError(f"{folder} holds no records of measures: run `{command}` first.")
     corpora = list(dict.fromkeys(["", *(record.corpus for record in records)]))

@@ -48,14 +48,25 @@ def require_run(run: Path) -> None:
     """
     if (run / "fit.yaml").is_file():
         return
+    parts = ("fit.yaml", "records")
+    if runs := sorted(path.parent for part in parts for path in run.glob(f"*/{part}")):
+        raise InputError(f"{run} is the folder of an experiment: name its run, such as {runs[0]}.")
     lacks = "it has no fit.yaml, nor the config.json of a model of transformers"
     if not run.is_dir():
         lacks = "it is a file" if run.is_file() else "there is no such folder"
     elif not any(run.iterdir()):
         lacks = "the folder is empty"
+    elif is_model(run):
+        lacks = f"it is a model, which `attnlight test {run} --data FILE` tests"
     hint = did_you_mean(run.name, (path.parent.name for path in run.parent.glob("*/fit.yaml")))
     hint = hint or ("" if run.exists() else suggest_file(run))
     raise InputError(f"there is no trained run {run}: {lacks}{hint}.")
+
+
+def require_run_or_tested(run: Path) -> None:
+    """The same of a folder that `test` may also have written, of a model from elsewhere."""
+    if tested_config(run) is None:
+        require_run(run)
 
 
 def tested_config(run: Path) -> Path | None:

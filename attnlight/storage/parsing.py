@@ -28,6 +28,8 @@ _CLASS_ABOVE = re.compile(
 _UNKNOWN_ARGUMENT = re.compile(
     r"(?:(.*?): )?Problem with given class_path '([\w.]+)': Option '(\w+)' is not accepted.*"
 )
+_NO_BASE = re.compile(r": the following arguments are required: base$", re.IGNORECASE)
+_BASE = " needs the run, or its checkpoint, that it is a variant of: --model.base RUN"
 
 
 class OneSentenceParser(LightningArgumentParser):
@@ -98,6 +100,7 @@ def one_sentence(message: str, options: Iterable[str] = ()) -> str:
         hint = did_you_mean(name, valid - {"self", "args", "kwargs"})
         return f"{prefix}{kind} has no option {name!r}{hint}"
     sentence = re.sub(r"Problem with given class_path '(?:\w+\.)*(\w+)'", r"\1", sentence)
+    sentence = _NO_BASE.sub(_BASE, sentence)
     return re.sub(_FIRST_WORDS, lambda match: match[0].lower(), sentence)
 
 

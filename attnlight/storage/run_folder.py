@@ -146,6 +146,12 @@ class Run:
             "wandb_id": wandb_id + re.sub(r"[^\w-]", "-", suffix),
         }
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether `fit` ended before its last epoch and left what it resumes from."""
+        names = ("last.ckpt", "status.json")
+        return [(self.folder / name).is_file() for name in names] == [True, False]
+
     def require_new(self) -> None:
         """Raise `InputError` if the folder contains a run, or a status that cannot be read."""
         path = self.folder / "status.json"

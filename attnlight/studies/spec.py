@@ -123,6 +123,7 @@ class StudyFile(Configured):
     adversaries: Adversaries = Adversaries()
     roar: Roar = Roar()
     conditions: dict[str, Condition] = field(default_factory=dict)
+    grid: tuple[dict[str, Condition], ...] = ()  # `read_studies` makes conditions of it
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from attnlight.__main__ import main
 from attnlight.records import list_column
 from attnlight.records.parquet import read_table
 from tests.commands import CPU, QUIET, Printed, Refused, experiment
-from tests.data.local import write_corpus
+from tests.data.local import write_corpus, write_table
 from tests.report.fake import write_record
 
 SCORES = [[0.5, 0.1, 0.4, 0.0], [0.2, 0.2, 0.9], [3.0], [-1.0, 2.0, 1.5, float("nan"), 0.0]]
@@ -176,13 +176,34 @@ def test_ids_are_those_of_the_corpus(tmp_path: Path, unique: bool) -> None:
     assert documents == [names[row] for row in (0, 3, 5, 7)]
 
 
+@pytest.mark.parametrize("place", ["fit.yaml", "test.yaml", "--data"])
+def test_ids_of_splits_that_were_cut_are_those_of_their_rows(tmp_path: Path, place: str) -> None:
+    """One table, of which `fit` cut the test split, or which a model from elsewhere was tested on."""
+    run, table = write_run(tmp_path / "run"), tmp_path / "table.csv"
+    write_table(
+        table, [("a b", row % 2, f"doc{row}") for row in range(10)], ["text", "label", "name"]
+    )
+    cut = "test: train" if place == "test.yaml" else "test_fraction: 0.5"
+    if place != "--data":
+        (run / place).write_text(
+            "data:\n  class_path: attnlight.datamodules.TextDataModule\n"
+            f"  init_args: {{path: {table}, {cut}}}\n"
+        )
+    found = exported(run, "--ids", "name", *(["--data", str(table)] if place == "--data" else []))
+    assert list(found) == ["doc0", "doc3", "doc5", "doc7"]
+
+
 def test_mistakes_are_answered_in_one_sentence(tmp_path: Path, refused: Refused) -> None:
     run, tokens = write_run(tmp_path / "run"), write_run(tmp_path / "tokens", position=2)
     nothing, command = tmp_path / "nothing", "--tests texts"
+    nothing.mkdir()
+    (nothing / "fit.yaml").touch()
     of_films = f"-c {nothing}/validate-films.yaml"
     for words, told in (
         ([nothing], f"run `attnlight test {nothing} {command}`"),
         ([nothing, "--records", "val-films"], f"run `attnlight validate {of_films} {command}`"),
+        ([nothing, "--record", "predictions"], f"run `attnlight test {nothing} {command}`"),
+        ([nothing, "--record", "plausibility"], "--tests plausibility --trainer.callbacks.keep_scores=true`"),
         ([run, "--method", "gradien"], "no method 'gradien' (did you mean 'gradient'?); it has gradient, random"),
         ([run, "--share", "1.5"], "--share is 1.5; it must be above 0"),
         ([tokens, *ERASER], "explains tokens; ERASER's format has one"),

@@ -129,9 +129,15 @@ def run(fitted: Path, tmp_path: Path) -> Path:
 def test_fit_yaml_gives_test_no_tests(run: Path, printed: Printed) -> None:
     said = printed("test", str(run))
     assert "No test is selected" in said
+    assert "unfinished" not in said
     assert "attnlight report" not in said
     assert "accuracy" in said
     assert not (run / "records").exists()
+
+
+def test_a_run_that_was_killed_is_said_to_be_unfinished(run: Path, printed: Printed) -> None:
+    (run / "status.json").unlink()
+    assert "is unfinished: what follows is of its epochs so far" in printed("test", str(run))
 
 
 def test_test_leaves_other_records_alone(run: Path, tmp_path: Path, refused: Refused) -> None:

@@ -201,7 +201,7 @@ class TestPage:
 @pytest.mark.parametrize(
     ("broken", "message"),
     [
-        ("", "there is no run folder"),
+        ("", "there is no trained run"),
         ("records", "holds no records of measures: run `attnlight test"),
         ("records/test/predictions.parquet", "predictions.parquet is not a readable record"),
         ("records/val/attention_permutation-1.parquet", "-1.parquet is not a readable record"),

@@ -30,6 +30,7 @@ def grid(**parts: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
+        ({"gird": []}, "the unknown key 'gird' (did you mean 'grid'?)"),
         ({"unifrom": {}}, "tiny.yaml has the unknown key 'unifrom' (did you mean 'uniform'?)"),
         ({"uniform": [1]}, "uniform is [1]; expected a mapping"),
         ({"uniform": {"seeds": 3}}, "uniform: seeds is 3; expected a list"),
