@@ -48,8 +48,8 @@ class CounterfactualUse(InterpretabilityTest):
     * `auprc_<method>`: average precision of the scores, signed where a method has signs, against the
       edited items.
     * `mass_<method>`: share of the sizes of all scores that edited items have; of attention, its mass.
-    * `rank_<method>`: share of the other items that rank above an edited one, mean over edited ones;
-      0.5 for a random order, lower is better.
+    * `rank_<method>`: share of the other items that rank above an edited one, tied ones counted half,
+      mean over edited ones; 0.5 for a random order, lower is better.
     * `auprc_used_<method>`: average precision against the items of used edits alone. Each edit is
       applied alone and the text read again; its effect is the decrease of the log odds of the class
       explained. An edit is used if it has at least the share `used` of the text's largest effect.

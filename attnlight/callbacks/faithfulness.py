@@ -63,9 +63,9 @@ class Faithfulness(InterpretabilityTest):
     * `sufficiency_<method>`: probability of p less that of the top items alone. From -1 to 1, lower
       is better.
     * `normalized_comprehensiveness_<method>` and `normalized_sufficiency_<method>`, where chosen
-      (Carton et al. 2020): with e the probability of p less that of the empty text, and d each of the
-      differences above, d / e and 1 - d / e, clipped to [0, 1]; higher is better for both. Undefined
-      where the empty text lowers the probability by less than 1e-5.
+      (Carton et al. 2020): with e the probability of p less that of the empty text (of no item, or of
+      replaced ones alone), and d each of the differences above, d / e and 1 - d / e, clipped to [0, 1];
+      higher is better for both. Undefined where e is less than 1e-5.
     * `resampled_comprehensiveness_<method>` and `resampled_sufficiency_<method>`, where chosen: the
       first two with words resampled, whatever the `replacement` is.
     * `<measure>_<method>_at` (R, S): the measure at each share.
