@@ -1,5 +1,6 @@
 """What a model promises by meeting `AttentionModel`, and whether it keeps it on a batch."""
 
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -47,6 +48,15 @@ def check(model: Any, batch: TextBatch) -> list[str]:  # noqa: ANN401
             return broken or list(_broken(network, texts, output))
         except Exception as error:  # noqa: BLE001 - a model of the user's own may raise anything
             return [f"calls: {type(error).__name__}: {one_line(error)}."]
+
+
+def announce_broken(model: Any, batch: TextBatch) -> None:  # noqa: ANN401
+    """Say on stderr what `check` finds of a model that nobody may have checked."""
+    for broken in check(model, batch):
+        said = (
+            f"{type(network_of(model)).__name__} breaks a promise that all tests rely on: {broken}"
+        )
+        print(said, file=sys.stderr)
 
 
 def _shapes(model: AttentionModel, batch: TextBatch, output: AttentionOutput) -> Iterator[str]:

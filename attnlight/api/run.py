@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from markupsafe import escape
 from rich.console import Console
 
-from attnlight.api.check import check
+from attnlight.api.check import announce_broken
 from attnlight.batch import HasAnswers, TextBatch
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError, did_you_mean, require_at_least
@@ -182,9 +182,7 @@ def run(
         ]
     network, chosen = network_of(reader), build_tests(tests)
     if not isinstance(reader, TrainedModel):  # a network that nobody may have checked
-        for broken in check(network, batches[0]):
-            said = f"{type(network).__name__} breaks a promise that all tests rely on: {broken}"
-            print(said, file=sys.stderr)
+        announce_broken(network, batches[0])
     temporary = tempfile.TemporaryDirectory(prefix="attnlight-")
     names: tuple[str, ...] = ("python", type(network).__name__)
     if isinstance(reader, TrainedModel) and reader.path is not None:

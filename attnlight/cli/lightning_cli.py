@@ -24,10 +24,12 @@ from lightning.pytorch.cli import ArgsType, LightningArgumentParser, LightningCL
 from lightning.pytorch.loggers import CSVLogger, WandbLogger
 from lightning.pytorch.strategies.launchers import _SubprocessScriptLauncher
 from lightning.pytorch.utilities.exceptions import SIGTERMException
+from lightning.pytorch.utilities.seed import isolate_rng
 from typing_extensions import override
 
 # Imported so that a YAML can name their classes without a path.
 from attnlight import callbacks, datamodules, tasks  # noqa: F401
+from attnlight.api.check import announce_broken
 from attnlight.callbacks.hooks.epoch_lines import BatchLines, EpochLines
 from attnlight.callbacks.hooks.prediction_writer import PredictionWriter
 from attnlight.callbacks.hooks.run import RunConfig, SummaryTable
@@ -367,6 +369,17 @@ class AttnlightCLI(LightningCLI):
             if not launcher.cluster_environment.creates_processes_externally:
                 os.environ[RANK_ZERO] = str(os.getpid())  # the ranks that it starts end with it
         return trainer
+
+    def before_test(self) -> None:
+        """Say which promises a network of the user's own breaks, on the first texts that are evaluated."""
+        network = self.model.model
+        if is_rank_zero() and not type(network).__module__.startswith("attnlight."):
+            fitting = self.subcommand in ("fit", "validate")
+            loader = self._data.val_dataloader() if fitting else self._data.test_dataloader()
+            with isolate_rng():  # of which training draws next
+                announce_broken(network, loader.dataset[next(iter(loader.sampler))])
+
+    before_fit = before_validate = before_test
 
     def after_test(self) -> None:
         """Warn of a model from elsewhere that predicts worse than chance, whose classes may be mixed up."""

@@ -1,9 +1,11 @@
 """The commands as a user gives them, in one process, on the embedded corpus."""
 
 import csv
+import dataclasses
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -12,10 +14,11 @@ import torch
 import yaml
 
 from attnlight.__main__ import main
-from attnlight.batch import AttentionModel
+from attnlight.batch import AttentionModel, AttentionOutput
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier
 from tests.commands import Printed, Refused, attached, content, experiment, without_figures
+from tests.outside import TwoHeads
 
 SMALL = ["--data.train_size=300", "--data.validation_size=101", "--data.test_size=111"]
 SMALL += ["--model.net.embedding_size=16", "--model.net.hidden_size=8"]
@@ -54,6 +57,35 @@ def test_saved_configuration_is_whole_and_has_no_run_of_its_own(fitted: Path) ->
     expected = {"overwrite": False, "ckpt_path": None, "experiment": "e", "run": "r"}
     assert expected.items() <= config.items()
     assert str(fitted) not in (fitted / "fit.yaml").read_text().replace(str(fitted.parents[1]), "")
+
+
+class OwnNetwork(TwoHeads):
+    """A network of the user's own, whose weights sum to `total`."""
+
+    def __init__(self, vocab_size: int, num_classes: int, total: float) -> None:
+        super().__init__(affine=True, classes=num_classes)
+        self.table, self.total = torch.nn.Embedding(vocab_size, 8, padding_idx=0), total
+
+    def forward(self, *given: Any, **named: Any) -> AttentionOutput:
+        output = super().forward(*given, **named)
+        return dataclasses.replace(output, weights=self.total * output.weights)
+
+
+@pytest.mark.parametrize("total", [1.0, 1.1])
+def test_promises_that_a_network_of_the_users_own_breaks_are_said(
+    here: Path, capsys: pytest.CaptureFixture[str], total: float
+) -> None:
+    net = f"--model.net={{class_path: {__name__}.OwnNetwork, init_args: {{total: {total}}}}}"
+    options = [
+        "--data.train_size=60",
+        "--trainer.max_epochs=1",
+        "--trainer.enable_progress_bar=false",
+    ]
+    assert main(["fit", net, *options, "--experiment=e", "--run=r"]) == 0
+    told = "OwnNetwork breaks a promise that all tests rely on: weights: "
+    assert (told in capsys.readouterr().err) == (total != 1)
+    assert main(["test", str(here / "checkpoints/e/r")]) == 0
+    assert (told in capsys.readouterr().err) == (total != 1)
 
 
 @pytest.mark.usefixtures("pictures")
