@@ -32,7 +32,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         for row, column in np.argwhere(~np.isnan(grid)):
             value = grid[row, column]
             ink = _LIGHT if abs(value) > 0.7 else _DARK
-            cell = f"{value + 0.0:.2f}".replace("-0.00", "0.00")
+            cell = f"{value:z.2f}"
             middle = column + 0.5, row + 0.5
             axes.text(*middle, cell, color=ink, fontsize=8, ha="center", va="center")
         names = [method_words(method) for method in methods]

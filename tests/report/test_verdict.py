@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,8 @@ from attnlight.models import FlatClassifier
 from attnlight.report.compare import write_comparison
 from attnlight.report.verdict import card as verdict_card
 from attnlight.report.verdict.card import Verdict, verdict_of
-from attnlight.report.verdict.estimate import digest, rules
+from attnlight.report.verdict.estimate import Estimate, digest, rules
+from attnlight.report.verdict.lines import line_of
 from tests.commands import ROOT
 from tests.kept import page
 from tests.report.fake import write_record
@@ -661,6 +663,15 @@ def test_the_same_words_in_the_file_and_for_loggers(tmp_path: Path) -> None:
         assert said[f"verdict/{line.name}_text"] == str(line)
         assert said[f"verdict/{line.name}_answer"] == line.answer
         assert " ".join(str(line).split()) in " ".join(str(card).split())
+
+
+def test_a_number_that_rounds_to_zero_has_no_minus() -> None:
+    found = Estimate(-0.0004, np.full(9, -0.0004), 9)
+    fields = {"method": "Occlusion", "attention": -0.001, "passes": "9"}
+    records: Any = SimpleNamespace(unit="words", total=0)
+    line = line_of(records, "alternative", "", "says", found, (-0.001, 0.0), **fields)
+    assert "takes 0.00 [0.00, 0.00] from" in line.says
+    assert "attention takes 0.00;" in line.says
 
 
 def test_the_page_has_the_rules() -> None:

@@ -103,7 +103,8 @@ def line_of(
     ends = interval or found.interval()
     text = rule.get(says, "")
     fields = {**rule, "items": records.unit, **fields, "value": found.value}
-    text = text.format(interval=span(ends, percent="{value:.0%}" in text), **fields)
+    fields["interval"] = span(ends, percent="{value:.0%}" in text)
+    text = text.replace(":.", ":z.").format(**fields)  # without minus before 0.00
     if found.texts:
         total = f" of {records.total:,}" if records.total else ""
         text += f" Rests on {found.texts:,}{total} texts."
@@ -127,7 +128,7 @@ def line_of(
 def span(interval: tuple[float, float], percent: bool = False) -> str:
     """An interval in brackets."""
     scale, digits = (100, 0) if percent else (1, 2)
-    return "[{:.{d}f}, {:.{d}f}]".format(*(scale * end for end in interval), d=digits)
+    return "[{:z.{d}f}, {:z.{d}f}]".format(*(scale * end for end in interval), d=digits)
 
 
 def unmeasured(records: CardRecords, name: str, test: str) -> Line:
