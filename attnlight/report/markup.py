@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
@@ -58,6 +59,7 @@ def _environment() -> Environment:
         "interval": interval,
         "table": table_html,
         "links": links,
+        "with_code": with_code,
     }
     environment.globals["between"] = BETWEEN
     return environment
@@ -89,12 +91,22 @@ def table_html(table: Table) -> Markup:
             small = f" <small>[{isolated(ends)}</small>" if gap else ""
             row += f"{opening}{isolated(mean if gap else cell)}{small}</td>"
         rows.append(f"{row}</tr>\n")
-    note = f'\n<p class="note">{isolated(table.note)}</p>' if table.note else ""
+    note = f'\n<p class="note">{with_code(table.note)}</p>' if table.note else ""
     return Markup(
         f"<h4>{isolated(table.title)}</h4>\n"
         f'<div class="scroll" tabindex="0" role="region" aria-label="{plain(table.title)}"><table>\n'
         f"<thead><tr>{heads}</tr></thead>\n<tbody>\n{''.join(rows)}</tbody></table></div>{note}"
     )
+
+
+def with_code(text: object) -> Markup:
+    """Text as HTML, what stands between backticks as code.
+
+    Example:
+        >>> with_code("run `a < b`")
+        Markup('run <code>a &lt; b</code>')
+    """
+    return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(isolated(text))))
 
 
 def links(files: Iterable[str]) -> Markup:
