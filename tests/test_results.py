@@ -215,7 +215,7 @@ class TestSentences:
             """chunking_conll2000_findings; chunking_conll2000_models; chunk F1, less trained;
             uniform attention; -0.001 [-0.006, 0.004]; Attention is needed here""",
             """scaled_dot_finding; tau; tau with gradient; SST/average/scaled dot; 0.34 [0.30, 0.38];
-            has the opposite sign""",
+            is below the published value""",
             """answers; permutation; median TVD, median over texts; SST, sentences; 0.400 [0.390, 0.410];
             In sentiment it mostly can""",
             """cards_finding; cards; finds, signed; SST, no encoder; 1.10 [1.05, 1.15];

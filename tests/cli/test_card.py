@@ -59,6 +59,7 @@ def test_the_words_of_a_stranger_mean_nothing(
 def test_a_run_without_a_verdict_names_the_command(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    (tmp_path / "fit.yaml").touch()
     assert main(["card", str(tmp_path)]) == 2
     assert f"`attnlight test {tmp_path} --tests card` makes it" in capsys.readouterr().err
 

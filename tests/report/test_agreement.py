@@ -93,7 +93,10 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, refused: Refused) -> None:
     first, longer = run(tmp_path / "sst", 0), scores(1, 1.0)
     longer[4] = np.zeros(99)
     own = {"scores_input_gradient": scores(1, 1.0)}
-    bare, nothing = write(tmp_path / "bare", {}), tmp_path / "nothing"
+    bare, nothing, untested = (tmp_path / name for name in ("bare", "nothing", "untested"))
+    write(bare, {})
+    untested.mkdir()
+    (untested / "fit.yaml").touch()
     command = "--tests importance_correlation --trainer.callbacks.keep_scores=true"
     for others, said in (
         ([], "two or more different runs"),
@@ -106,6 +109,7 @@ def test_runs_that_cannot_be_compared(tmp_path: Path, refused: Refused) -> None:
         ),
         ([write(tmp_path / "less", own)], "no scores in common"),
         ([bare], f"attnlight test {bare} {command} --overwrite`"),
-        ([nothing], f"attnlight test {nothing} {command}`"),
+        ([untested], f"attnlight test {untested} {command}`"),
+        ([nothing], f"there is no trained run {nothing}: there is no such folder"),
     ):
         refused("reliability", *map(str, [first, *others]), names=[said], alone=True)

@@ -36,7 +36,10 @@ Parser key "model":
             "model: AttentionClassifier has no option 'encodr' (did you mean 'net.encoder'?)",
         ),
         (WRONG_TYPE, "trainer.max_epochs: expected int: given value: Abc"),
-        (MISSING, "model: the following arguments are required: base"),
+        (
+            MISSING,
+            "model needs the run, or its checkpoint, that it is a variant of: --model.base RUN",
+        ),
         ("unrecognized arguments: --nonsense 3", "there is no option --nonsense"),
     ],
 )
