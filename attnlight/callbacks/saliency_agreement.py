@@ -31,8 +31,8 @@ class SaliencyAgreement(InterpretabilityTest):
     * `tau_<one>_<other>`: Kendall's tau-b, from -1 to 1.
     * `spearman_<one>_<other>`: Spearman's rank correlation, from -1 to 1.
     * `pearson_<one>_<other>`: Pearson's correlation, from -1 to 1.
-    * `js_<one>_<other>`: Jensen-Shannon divergence (nats, at most ln 2) between the sizes of the scores,
-      each as a share of their sum.
+    * `js_<one>_<other>`: Jensen-Shannon divergence (nats, at most ln 2) of the absolute scores, each
+      normalised to sum to 1.
     * `overlap_<one>_<other>`: share of the top k items by one that are among the top k by the other,
       with k a tenth of the items, rounded up. Ties at the boundary are broken at random, for each
       method by itself: the column is the exact expectation.

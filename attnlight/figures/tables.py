@@ -180,6 +180,11 @@ def number(value: float) -> str:
     return text.replace("inf", "∞").replace("nan", "–")  # noqa: RUF001
 
 
+def filled(text: str, **fields: object) -> str:
+    """A text with its fields formatted; no number that rounds to 0 has a minus."""
+    return text.replace(":.", ":z.").format(**fields)
+
+
 def interval(mean: Interval, form: Callable[[float], str] = number) -> str:
     """The interval as `[low, high]`; in place of a missing one the values of two seeds, if known."""
     if not np.isnan(mean.low):

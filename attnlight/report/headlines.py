@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from attnlight.figures import describe
-from attnlight.figures.tables import interval
+from attnlight.figures.tables import filled, interval
 from attnlight.report.run import stored_records
 from attnlight.report.summary import RecordSummary, summarise
 from attnlight.statistics.bootstrap import MeanInterval
@@ -48,7 +48,7 @@ def headline(summary: RecordSummary) -> Headline | None:
             means = [summary.means[key].mean for key in bounds if key in summary.means]
             known = len(means) == len(bounds) and np.allclose(means[:1], means[1:], atol=1e-6)
             least = "" if not bounds or known else "at least "
-            says = texts["says"].format(value=mean.mean, other=other, least=least)
+            says = filled(texts["says"], value=mean.mean, other=other, least=least)
             says = says.replace("%", " %")
             return Headline(measure, mean, says, texts["read"], texts.get("by", measure))
     for measure in () if description.headlines else defined[:1]:

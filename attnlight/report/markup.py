@@ -100,7 +100,7 @@ def table_html(table: Table) -> Markup:
 
 
 def with_code(text: object) -> Markup:
-    """Text as HTML, what stands between backticks as code.
+    """The text as HTML, with spans between backticks as code.
 
     Example:
         >>> with_code("run `a < b`")

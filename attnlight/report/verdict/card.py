@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from attnlight.figures.tables import filled
 from attnlight.report.run import Run
 from attnlight.report.verdict import lines as of
 from attnlight.report.verdict.card_records import CardRecords
@@ -240,7 +241,7 @@ def _sentence(
         fields[name] = ""
         if best is not None and best.has_effect:
             method = {"method": best.method, "passes": f"{best.passes:.0f}"}
-            fields[name] = words[name].format(**method, share=best.ratio.value)
+            fields[name] = filled(words[name], **method, share=best.ratio.value)
     fields["follows"] = ", ".join(one.name for one in classes if one.side == "yes")
     if speaks_of is not None:
         texts = sum(one.d.texts for one in classes)
@@ -249,7 +250,7 @@ def _sentence(
         fields |= {"value": speaks_of.d.value, "interval": of.span(speaks_of.interval)}
         more = words["more" if enough <= words["most_more"] * texts else "at_bound"]
         fields["more"] = more.format(needed=enough) if enough > texts else ""
-    return str(words[case].format(**fields)).replace("%", " %")
+    return filled(words[case], **fields).replace("%", " %")
 
 
 def _majority(records: CardRecords) -> str:

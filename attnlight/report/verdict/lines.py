@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from attnlight.figures.methods import method_words
+from attnlight.figures.tables import filled
 from attnlight.records import KEY
 from attnlight.report.verdict.card_records import CardRecords
 from attnlight.report.verdict.commands import adversary_commands, command_of
@@ -103,8 +104,7 @@ def line_of(
     ends = interval or found.interval()
     text = rule.get(says, "")
     fields = {**rule, "items": records.unit, **fields, "value": found.value}
-    fields["interval"] = span(ends, percent="{value:.0%}" in text)
-    text = text.replace(":.", ":z.").format(**fields)  # without minus before 0.00
+    text = filled(text, interval=span(ends, percent="{value:.0%}" in text), **fields)
     if found.texts:
         total = f" of {records.total:,}" if records.total else ""
         text += f" Rests on {found.texts:,}{total} texts."
@@ -161,10 +161,10 @@ def ranks(records: CardRecords, classes: Sequence[ClassAgreement]) -> Line:
         if records.has(TEST, column):
             found = Estimate.of(*_column(records, TEST, column))
             numbers = {"texts": found.texts, "interval": span(found.interval())}
-            filled = rule[key].format(
-                items=records.unit, **{key: found.value}, value=found.value, **numbers
+            words = filled(
+                rule[key], items=records.unit, **{key: found.value}, value=found.value, **numbers
             )
-            said[key] = filled if found.texts else ""
+            said[key] = words if found.texts else ""
     return line_of(
         records,
         "ranks",
