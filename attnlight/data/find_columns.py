@@ -16,6 +16,16 @@ from attnlight.errors import InputError
 # By option the names that its column is known by, what columns of other names may hold, in words too.
 _OPTIONS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
     "text": (("text",), ("text", "words"), "many different strings"),
+    "passage": (
+        ("passage", "premise", "sentence1", "question1"),
+        ("text", "words"),
+        "many different strings",
+    ),
+    "query": (
+        ("query", "hypothesis", "sentence2", "question2", "question"),
+        ("text",),
+        "many different strings",
+    ),
     "label": (("label",), ("label",), "few different values"),
     "word_column": (("tokens", "words"), ("words",), "lists of words"),
     "label_column": ((), ("words", "numbers"), "lists of tags"),
@@ -29,24 +39,26 @@ def find_columns(
 ) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
     """The columns of options that are `null`, and of options left open those that they may be.
 
-    A column that has a usual name, or else the only one with such values; of several, not `last`. No
+    Columns that have a usual name, then the only one with such values; of several, not `last`. No
     column is `taken` for another purpose. A column of lists becomes `tokens` in place of `text`.
 
     Raises:
         InputError: The columns of a table are separated by another sign than its format's.
     """
     kinds = _kinds(source, taken) if null else {}
-    found: dict[str, str] = {}
+    usual = {option: next((n for n in _OPTIONS[option][0] if n in kinds), None) for option in null}
+    found = {option: name for option, name in usual.items() if name is not None}
     unclear: dict[str, Sequence[str]] = {}
-    for option in null:
-        usual, held, words = _OPTIONS[option]
+    for option in (option for option in null if option not in found):
+        _, held, words = _OPTIONS[option]
         names = [n for n in kinds if kinds[n] in held and n not in found.values()]
-        names = [n for n in usual if n in kinds][:1] or [n for n in names if n != last] or names
+        names = [n for n in names if n != last] or names
         if len(names) == 1:
-            listed = option == "text" and kinds[names[0]] == "words"
-            found["tokens" if listed else option] = names[0]
+            found[option] = names[0]
         else:
             unclear[option] = names or [f"no column has {words}"]
+    if "text" in found and kinds[found["text"]] == "words":
+        found["tokens"] = found.pop("text")
     if unclear and len(kinds) == 1 and _OTHER_DELIMITER.search(name := next(iter(kinds))):
         raise InputError(
             f"{source.folder or source.path} has only one column, {name!r}: separate its columns by "

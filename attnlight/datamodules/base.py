@@ -230,8 +230,11 @@ class CorpusDataModule(LightningDataModule, ABC):
                 break
         if unclear:
             named = [f"--data.{name} ({' or '.join(some)})" for name, some in unclear.items()]
+            pairs = " Of pairs: set --data.passage and --data.query." * (
+                len(unclear.get("text", ())) > 1
+            )
             raise InputError(
-                f"{self.corpus_name} leaves open what is meant: set {' and '.join(named)}."
+                f"{self.corpus_name} leaves open what is meant: set {' and '.join(named)}.{pairs}"
             )
         return found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -9,11 +10,13 @@ from typing_extensions import override
 
 from attnlight.data.columns import is_text, list_element, require_columns
 from attnlight.data.documents import DocumentReader
+from attnlight.data.find_columns import find_columns
 from attnlight.data.labels import feature_names
 from attnlight.data.pairs import EVIDENCE, mark_evidence, read_candidates
 from attnlight.data.parts import Part
 from attnlight.data.sentences import Sentences
 from attnlight.data.sources import Source
+from attnlight.data.splits import with_options
 from attnlight.datamodules.text import TextDataModule
 from attnlight.errors import InputError
 
@@ -42,8 +45,9 @@ class PairDataModule(TextDataModule):
 
     Args:
         path: Hub id, or a local folder or file that `datasets` can read.
-        passage: Column of passages, strings or lists of sentences, or several columns of strings.
-        query: Column of queries, or several to be joined with spaces.
+        passage: Column of passages, strings or lists of sentences, or several columns of strings. Null:
+            found (`find_columns`).
+        query: Column of queries, or several to be joined with spaces. Null: found.
         candidates: Column of lists of the answers that a row allows, which must contain its label.
             Null: every class is allowed.
         evidence: Column of lists of the positions, from 0, of supporting sentences.
@@ -63,8 +67,8 @@ class PairDataModule(TextDataModule):
     def __init__(
         self,
         path: str,
-        passage: str | list[str] = "passage",
-        query: str | list[str] = "query",
+        passage: str | list[str] | None = None,
+        query: str | list[str] | None = None,
         candidates: str | None = None,
         evidence: str | None = None,
         sentences: Sentences = "none",
@@ -81,7 +85,7 @@ class PairDataModule(TextDataModule):
             )
         self.candidates = candidates
         self.evidence = evidence
-        queries = [query] if isinstance(query, str) else query
+        queries = [query] if isinstance(query, str) else query or []
         self.other_columns += [*queries, candidates, evidence]
         if evidence is not None:
             if EVIDENCE in self.extras or EVIDENCE in (passage, query):
@@ -90,6 +94,16 @@ class PairDataModule(TextDataModule):
                     "column that passage, query or extras names"
                 )
             self.extras.append(EVIDENCE)
+
+    @override
+    def _find_columns(self, source: Source) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
+        null = {"passage": not source.columns, "query": not self.query, "label": not source.label}
+        taken = {*self.other_columns, *source.columns, source.label}
+        found = find_columns(source, [name for name in null if null[name]], taken)
+        self.query = found[0].get("query", self.query)
+        of_source = {"text" if name == "passage" else name: x for name, x in found[0].items()}
+        (self._main_source,) = with_options(of_source, self._main_source)
+        return found
 
     @override
     def recipe(self) -> dict[str, Any]:

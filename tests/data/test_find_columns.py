@@ -17,6 +17,8 @@ COLUMNS: dict[str, list[Any]] = {
     "text": TEXT,
     "body": TEXT[::-1],
     "title": [f"title {n}" for n in range(12)],
+    "premise": ["one of few"] * 6 + ["another"] * 6,
+    "hypothesis": TEXT,
     "words": [text.split() for text in TEXT],
     "label": [0, 1] * 6,
     "stars": [1, 2, 3] * 4,
@@ -40,6 +42,7 @@ def written(folder: Path, names: str) -> Source:
 NO_LISTS = {"word_column": ["no column has lists of words"]}
 NO_LISTS |= {"label_column": ["no column has lists of tags"]}
 TEXTS, TAGS = ("text", "label"), ("word_column", "label_column")
+PAIRS = ("passage", "query", "label")
 
 
 @pytest.mark.parametrize(
@@ -70,6 +73,24 @@ TEXTS, TAGS = ("text", "label"), ("word_column", "label_column")
             {"label_column": ["tags", "numbers"]},
         ),
         ("body mood", TAGS, {}, NO_LISTS),
+        (
+            "premise hypothesis mood",  # premises are told by their name alone
+            PAIRS,
+            {"passage": "premise", "query": "hypothesis", "label": "mood"},
+            {},
+        ),
+        (
+            "body hypothesis label",
+            PAIRS,
+            dict(zip(PAIRS, ("body", "hypothesis", "label"), strict=True)),
+            {},
+        ),
+        (
+            "body title mood",
+            PAIRS,
+            {"label": "mood"},
+            {"passage": ["body", "title"], "query": ["body", "title"]},
+        ),
     ],
 )
 def test_columns_are_found_where_one_can_be_meant(

@@ -47,7 +47,7 @@ OPTIONS: dict[str, tuple[type[Any], dict[str, Any], dict[str, Any]]] = {
     ),
     "pairs": (
         PairDataModule,
-        HUB | {"evidence": "facts", "label": "answer"},
+        HUB | {"evidence": "facts", "label": "answer", "passage": "text", "query": "ask"},
         {"evidence": None, "candidates": "options", "query": "answer", "passage": "story"},
     ),
     "tagged": (ChunkingDataModule, TAGGED, {"target": "marked", "suffixes": [2], "pos": True}),

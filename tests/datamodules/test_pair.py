@@ -194,7 +194,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"candidates": "choices"}, "no column 'choices'.*: set candidates to the right one$"),
     ({"evidence": "fact"}, r"\(did you mean 'facts'\?\).*: set evidence to the right one$"),
     ({"by": "facts"}, "column facts of split train of .* holds list.*; expected text$"),
-    ({"passage": "query"}, "column query of .* expected lists of sentences, as evidence"),
+    (
+        {"passage": "query", "by": "query"},
+        "column query of .* expected lists of sentences, as evidence",
+    ),
     ({"query": ["who ?", "", "a", "b"]}, "^row 1 .* has the query '', which has no token"),
     ({"query": ["who ?", None, "a", "b"]}, "^row 1 .* has the query '', which has no token"),
     ({"options": [["home"], ["Ann"], ["Bob"], ["home"]]}, "^row 1 .* 'Bob', .* its options: Ann$"),
@@ -205,7 +208,10 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"facts": [0, 1, 0, 1]}, "column facts .* holds int64; expected lists of positions"),
     ({"facts": [[0], [1, 3], [0], [1]]}, r"^row 1 .* 3 sentences; .* sentence 3 \(from 0\)$"),
     ({"facts": [[0], [-1], [0], [1]]}, r"row 1 .* names sentence -1 \(from 0\)$"),
-    ({"passage": ["story", "query"]}, "column story of .* holds list.*; expected text$"),
+    (
+        {"passage": ["story", "query"], "by": "query"},
+        "column story of .* holds list.*; expected text$",
+    ),
     ({"line_breaks": True}, "line_breaks needs raw text; column story of .* holds lists"),
     ({"by": "evidence"}, "evidence is a reserved column"),
     ({"tokens": "a", "extras": ["evidence"]}, "evidence is a reserved column"),
