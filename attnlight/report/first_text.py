@@ -16,11 +16,12 @@ from attnlight.report.texts import BOUNDARY, COLUMNS, LAYERS, Chosen, Row, piece
 _TOKENS = 40  # so many have a place on the first screen
 _TEXTS, _QUERY = 6, 400  # most texts to choose from where no test does, and words of a query
 _OF_SOME_CORPORA = ("query", "text", "offsets", "answer")
-# Layers that are the scores of an attribution; without a card the first that is recorded is shown.
+# Layers that are the scores of an attribution, those with signs first; without a card the first that is
+# recorded is shown.
 _METHODS = {
-    "input_gradient": "input_gradient",
-    "occlusion": "loo",
-    "integrated_gradients": "integrated_gradients",
+    "input_gradient": ["input_gradient"],
+    "occlusion": ["occlusion", "loo"],
+    "integrated_gradients": ["integrated_gradients"],
 }
 
 
@@ -194,9 +195,9 @@ def _in_words(values: Mapping[str, float]) -> str:
 def _layers(recorded: set[str], methods: Sequence[str], file: RecordFile) -> dict[str, str]:
     """Layers that are shown and their names: attention, that of the best method, the worst case."""
     layers = {"attention": LAYERS["attention"]}
-    best = (_METHODS[name] for name in (*methods, *_METHODS) if name in _METHODS)
+    best = (layer for name in (*methods, *_METHODS) for layer in _METHODS.get(name, ()))
     for layer in (*(layer for layer in best if layer in recorded),)[:1]:
-        best_of_all = bool(methods) and _METHODS.get(methods[0]) == layer
+        best_of_all = bool(methods) and layer in _METHODS.get(methods[0], ())
         layers[layer] = f"{LAYERS[layer]}{', the best other method' if best_of_all else ''}"
     if "worst_case" in recorded:
         moved = f" (within {file.metadata['epsilon']:g})" if "epsilon" in file.metadata else ""

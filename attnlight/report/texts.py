@@ -17,6 +17,7 @@ BOUNDARY = {SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]}
 LAYERS = {
     "attention": "attention",
     "input_gradient": "gradient",
+    "occlusion": "occlusion",
     "loo": "leave-one-out",
     "integrated_gradients": "integrated gradients",
     "minimal": "smallest flip set",

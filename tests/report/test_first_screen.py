@@ -165,12 +165,14 @@ def test_long_texts_are_cut_where_attention_is(tmp_path: Path) -> None:
     ("best", "shown"),
     [
         (["integrated_gradients", "occlusion"], "integrated gradients, the best other method"),
-        (["lrp", "occlusion"], "leave-one-out"),
+        (["occlusion"], "occlusion, the best other method"),  # and not deletions without a sign
+        (["lrp", "occlusion"], "occlusion"),
     ],
 )
 def test_the_best_method_colours_the_text(best: list[str], shown: str, tmp_path: Path) -> None:
     """Whose scores are recorded; and it is called the best only if it is."""
-    scores = {f"scores_{name}": [0.2, -0.4, 0.0, 0.1] for name in ("loo", "integrated_gradients")}
+    names = ("loo", "occlusion", "integrated_gradients")
+    scores = {f"scores_{name}": [0.2, -0.4, 0.0, 0.1] for name in names}
     found = first_text(write(tmp_path / "texts.parquet", [row(**scores)]), None, None, best)
     assert found is not None
     assert [*found.layers.values()] == ["attention", shown]
