@@ -42,15 +42,15 @@ def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
 
 
 def build_attributions(
-    specs: Iterable[str | Mapping[str, Any]], owner: str, least: int = 1
+    specs: str | Iterable[str | Mapping[str, Any]], owner: str, least: int = 1
 ) -> dict[str, Attribution]:
-    """The methods of several names or mappings, by label, in their order.
+    """The methods of several names or mappings, or of one name, by label, in their order.
 
     Raises:
         InputError: A method cannot be built, there are fewer than `least`, or two have one label;
             the message calls them the methods of `owner`.
     """
-    methods = [build_attribution(spec) for spec in specs]
+    methods = [build_attribution(spec) for spec in ([specs] if isinstance(specs, str) else specs)]
     by_label = {method.label: method for method in methods}
     if len(methods) < least or len(by_label) < len(methods):
         raise InputError(
