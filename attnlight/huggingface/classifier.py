@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_type_hints
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from attnlight.batch import EOS, IMPERMISSIBLE, SEGMENT, AttentionOutput, TextBatch
 from attnlight.data.pieces import longest_text
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_words
 from attnlight.huggingface.configuration import build_configuration
 from attnlight.huggingface.last_layer import LastLayer
 from attnlight.huggingface.load_model import LinearForSequenceClassification
@@ -108,6 +108,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
         fingerprint: str | None = None,
     ) -> None:
         super().__init__()
+        hints = get_type_hints(HuggingFaceClassifier.__init__)
+        require_words(type(self).__name__, locals(), hints)
         path = str(path) if isinstance(path, Path) else path
         source = open_model(
             *(path, num_classes, vocab_size, config, fingerprint),
