@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin
 
 
 class InputError(ValueError):
@@ -38,6 +40,35 @@ def require_at_least(bound: float, **options: float | None) -> None:
     for name, value in options.items():
         if value is not None and value < bound:
             raise InputError(f"{name} is {value}; it must be at least {bound}.")
+
+
+def require_words(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    """Check options whose type is a `Literal`, a union or a sequence of some: Python checks none.
+
+    Raises:
+        InputError: One is none of its words; the message names it, its value and its `owner`.
+    """
+    for name in filter(options.__contains__, hints):
+        hint, given, verb = hints[name], [options[name]], "is"
+        if get_origin(hint) is Sequence:
+            (hint,), given, verb = get_args(hint), options[name], "have"
+        words = words_of(hint)
+        for value in given if words else ():
+            if value not in words:
+                known = ", ".join(map(str, filter(None, words)))
+                nearest = did_you_mean(str(value), map(str, words))
+                raise InputError(
+                    f"{owner}: {name} {verb} {value!r}{nearest}; expected one of: {known}."
+                )
+
+
+def words_of(hint: Any) -> list[Any]:  # noqa: ANN401
+    """The values of a `Literal`, or of a union of some and None; of any other type none."""
+    if get_origin(hint) is Literal:
+        return list(get_args(hint))
+    parts = get_args(hint) if get_origin(hint) in (Union, UnionType) else ()
+    found = [[None] if part is NoneType else words_of(part) for part in parts]
+    return [word for words in found for word in words] if all(found) else []
 
 
 def did_you_mean(word: str, candidates: Iterable[str]) -> str:

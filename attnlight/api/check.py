@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attnlight.batch import PAD, AttentionModel, AttentionOutput, TextBatch
-from attnlight.errors import one_line
+from attnlight.errors import InputError, one_line
 from attnlight.reference.trained import evaluating, network_of
 
 _TOLERANCE = 1e-4  # relative to the largest value, at least 1; in single precision
@@ -22,8 +22,9 @@ def check(model: Any, batch: TextBatch) -> list[str]:  # noqa: ANN401
 
     Tests rely on them: shapes; weights that sum to 1 and are 0 off the mask; the same output in
     evaluation mode, in any order of texts and with any padding; the original weights and embeddings,
-    given to the model, change nothing; `item_logits` add up to the logits; and `readout` gives the
-    logits that the model gives with these weights, from the output alone.
+    given to the model, change nothing, and the logits have a gradient by these embeddings;
+    `item_logits` add up to the logits; and `readout` gives the logits that the model gives with these
+    weights, from the output alone.
 
     Args:
         model: The model, or a task that has it as `model`.
@@ -34,9 +35,14 @@ def check(model: Any, batch: TextBatch) -> list[str]:  # noqa: ANN401
         shapes are wrong, other promises are not checked.
 
     Raises:
-        InputError: The model is not an `AttentionModel`.
+        InputError: The model is not an `AttentionModel`, or the batch no `TextBatch`.
     """
     network = network_of(model)
+    if not isinstance(batch, TextBatch):
+        raise InputError(
+            f"the batch is of type {type(batch).__name__}; expected a TextBatch, such as "
+            "load(...).encode(['a film', 'dull'])."
+        )
     index = batch.index
     if len(torch.unique(index)) < len(index) or (index < 0).any():
         index = torch.arange(len(index))
@@ -135,6 +141,16 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
         model(flipped)
         return equal(read(other), before)
 
+    def embedded() -> bool:
+        """Whether the output is of the embeddings that are given, by which the logits have a gradient."""
+        given = model.embed(batch).detach().requires_grad_()
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
+            again = model(batch, embeddings=given)
+            if not again.logits.requires_grad:
+                return False
+            (slope,) = torch.autograd.grad(again.logits.sum(), given, allow_unused=True)
+        return slope is not None and same(again)
+
     sums = weights.sum(-1)[output.mask.any(-1)]
     several = output.mask.sum(-1) > 1
     modules = list(model.modules()) if isinstance(model, nn.Module) else []
@@ -155,9 +171,8 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
         "original weights: the output with them differs from that without": lambda: same(
             model(batch, weights=weights)
         ),
-        "embeddings: the output with those of `embed` differs from that without": lambda: same(
-            model(batch, embeddings=model.embed(batch))
-        ),
+        "embeddings: the output with those of `embed` differs from that without, or the logits have no "
+        "gradient by them": embedded,
         "item_logits: weights times them do not add up to the logits": lambda: (
             output.item_logits is None
             or equal((weights.unsqueeze(-1) * output.item_logits).sum((1, 2)), output.logits)

@@ -30,8 +30,8 @@ _TEXTS = 32  # that are encoded together
 def explain(
     model: Any,  # noqa: ANN401
     texts: Any,  # noqa: ANN401
-    methods: Sequence[str | dict[str, Any]] = METHODS,
-    queries: Sequence[str] | None = None,
+    methods: str | Sequence[str | dict[str, Any]] = METHODS,
+    queries: str | Sequence[str] | None = None,
     candidates: Sequence[Sequence[str]] | None = None,
     epsilon: float = EPSILON,
 ) -> list[Explanation]:
@@ -42,8 +42,9 @@ def explain(
             returns, or a task.
         texts: A text, or the texts in any form that `attnlight.run` reads but batches; for pairs the
             passages. Labels are ignored.
-        methods: Attribution methods of the predicted class, as for the tests.
-        queries: The query of each text, if the model reads pairs and the texts have no column `query`.
+        methods: Attribution methods of the predicted class, as for the tests, or the name of one.
+        queries: The query of each text, or of the only one, if the model reads pairs and the texts have no
+            column `query`.
         candidates: Names of the classes that each text may be answered with; None: those of the column
             `candidates`, or all.
         epsilon: Largest total variation distance of the worst case.
@@ -61,7 +62,7 @@ def explain(
         if not row["text"].strip():
             raise InputError(f"text {number} is empty; expected at least one word.")
     for key, name, column in (
-        ("query", "queries", queries),
+        ("query", "queries", [queries] if isinstance(queries, str) else queries),
         ("candidates", "candidates", candidates),
     ):
         if column is None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from copy import copy
 from pathlib import Path
+from reprlib import repr as short
 from typing import Any
 
 import torch
@@ -17,19 +18,21 @@ from attnlight.errors import InputError
 from attnlight.reference.rows import GivenTexts
 from attnlight.reference.trained import evaluating
 from attnlight.storage.files import read_yaml
+from attnlight.storage.foreign_classes import class_of
 from attnlight.storage.parsing import OneSentenceParser
 from attnlight.storage.shipped import find_config
 
 
 def build_tests(
-    tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest],
+    tests: str | InterpretabilityTest | Sequence[str | Mapping[str, Any] | InterpretabilityTest],
 ) -> list[InterpretabilityTest]:
     """The tests that are named or described, and copies of those that are given, without figures.
 
     Raises:
         InputError: There is no such file or test, it has no such option, or there is no test.
     """
-    specs: list[Any] = [] if isinstance(tests, str) else list(tests or ())
+    given = tests if isinstance(tests, Sequence | None) else [tests]
+    specs: list[Any] = [] if isinstance(tests, str) else list(given or ())
     names = tests.split(",") if isinstance(tests, str) else ()
     for name in filter(None, map(str.strip, names)):
         trainer = read_yaml(Path(find_config(name, "tests"))).get("trainer", {})
@@ -37,6 +40,14 @@ def build_tests(
     parser = OneSentenceParser()
     parser.add_argument("--tests", type=list[InterpretabilityTest])
     described = [spec for spec in specs if not isinstance(spec, InterpretabilityTest)]
+    for spec in described:
+        named = spec.get("class_path") if isinstance(spec, Mapping) else spec
+        if not isinstance(named, str):
+            raise InputError(
+                f"a test is {short(spec)}; expected the name of its class, such as 'DecisionFlip', a mapping "
+                "of `class_path` and `init_args`, or the test itself, such as DecisionFlip()."
+            )
+        class_of(named, InterpretabilityTest, "tests")
     built = iter(parser.instantiate(parser.parse_object({"tests": described})).tests)
     chosen = [copy(s) if isinstance(s, InterpretabilityTest) else next(built) for s in specs]
     if not chosen:

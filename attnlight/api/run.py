@@ -135,7 +135,9 @@ def load(path: str | Path) -> TrainedModel:
 def run(
     model: Any,  # noqa: ANN401
     data: Any,  # noqa: ANN401
-    tests: str | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "card",
+    tests: str
+    | InterpretabilityTest
+    | Sequence[str | Mapping[str, Any] | InterpretabilityTest] = "card",
     batch_size: int = 64,
     tokenizer: Any = None,  # noqa: ANN401
 ) -> Results:
@@ -153,8 +155,8 @@ def run(
             of a row is its place. A label is a class's name, or a number: the name of a class where
             classes are numbers, else its place, from 0, among the names of a `datasets.Dataset` or
             among the model's classes.
-        tests: Names of shipped files, as for `--tests`; or a list of tests, names of their classes or
-            mappings of `class_path` and `init_args`. `card`: all that the verdict card reads.
+        tests: Names of shipped files, as for `--tests`; or a test, or a list of tests, names of their
+            classes or mappings of `class_path` and `init_args`. `card`: all that the verdict card reads.
         batch_size: Number of texts read at a time.
         tokenizer: The fast tokenizer of a classifier of transformers, or its folder or hub id.
 

@@ -7,7 +7,7 @@ from types import NoneType
 from typing import Any, get_args, get_type_hints
 
 from attnlight.attribution.base import ATTRIBUTIONS, Attribution
-from attnlight.errors import InputError, did_you_mean
+from attnlight.errors import InputError, did_you_mean, require_words, words_of
 from attnlight.models.options import group_of
 
 # What tests compare unless told otherwise: methods that are defined for every model.
@@ -35,6 +35,7 @@ def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
         hint, known = did_you_mean(str(name), ATTRIBUTIONS), ", ".join(ATTRIBUTIONS)
         raise InputError(f"unknown attribution method {name!r}{hint}; expected one of: {known}.")
     hints = get_type_hints(kind)
+    require_words(kind.name, options, hints)
     for option, value in options.items():
         if option in hints:
             _require_kind(f"{name}: {option}", value, hints[option])
@@ -42,15 +43,15 @@ def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
 
 
 def build_attributions(
-    specs: Iterable[str | Mapping[str, Any]], owner: str, least: int = 1
+    specs: str | Iterable[str | Mapping[str, Any]], owner: str, least: int = 1
 ) -> dict[str, Attribution]:
-    """The methods of several names or mappings, by label, in their order.
+    """The methods of several names or mappings, or of one name, by label, in their order.
 
     Raises:
         InputError: A method cannot be built, there are fewer than `least`, or two have one label;
             the message calls them the methods of `owner`.
     """
-    methods = [build_attribution(spec) for spec in specs]
+    methods = [build_attribution(spec) for spec in ([specs] if isinstance(specs, str) else specs)]
     by_label = {method.label: method for method in methods}
     if len(methods) < least or len(by_label) < len(methods):
         raise InputError(
@@ -61,17 +62,13 @@ def build_attributions(
 
 
 def _require_kind(place: str, value: object, hint: Any) -> None:  # noqa: ANN401
-    """Check that an option is one of the words or of the type that its field is declared with.
+    """Check that an option without words is of the type that its field is declared with.
 
     Raises:
         InputError: It is not; the message begins with `place`.
     """
     kinds = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
-    words = [word for kind in kinds for word in (get_args(kind) or [kind]) if isinstance(word, str)]
-    if words and value not in words:
-        expected = f"{did_you_mean(str(value), words)}; expected one of: {', '.join(words)}"
-        raise InputError(f"{place} is {value!r}{expected}.")
-    if words or (value is None and len(get_args(hint)) > len(kinds)):
+    if words_of(hint) or (value is None and len(get_args(hint)) > len(kinds)):
         return
     accepted = (int, float) if kinds == [float] else kinds[0]
     if not isinstance(value, accepted) or (isinstance(value, bool) and kinds != [bool]):

@@ -14,6 +14,7 @@ from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError, require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.readout.instances import rows_are_texts
 from attnlight.probing.context_ablation import Way, ablated, random_subsets
 
 _SEED = 1 << 40  # so that its ablations are none of those that a test of the same seed scores
@@ -56,6 +57,11 @@ class ContextCite(Attribution):
     def attribute(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
+        if not rows_are_texts(batch, output):
+            raise InputError(
+                "context_cite needs a model with one row for each text, not for each token: choose "
+                "occlusion."
+            )
         sets = random_subsets(output.mask, batch.index, self.ablations, self.seed + _SEED)
         logits, _ = ablated(model, batch, output, sets, self.way)
         odds = log_odds(logits, target).cpu().numpy()

@@ -16,7 +16,7 @@ from attnlight.callbacks.base import InterpretabilityTest
 from attnlight.callbacks.marked import tested_split
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.datamodules.base import CorpusDataModule
-from attnlight.errors import InputError, did_you_mean
+from attnlight.errors import InputError
 from attnlight.functional import masked_softmax
 from attnlight.functional.alignment import move_weights
 from attnlight.functional.random import draw_keys
@@ -77,11 +77,6 @@ class AttentionInterchange(InterpretabilityTest):
         **options: Any,  # noqa: ANN401
     ) -> None:
         super().__init__(**options)
-        if level not in _LEVELS:
-            raise InputError(
-                f"level of {self.name} is {level!r}{did_you_mean(str(level), _LEVELS)}; expected one of: "
-                f"{', '.join(_LEVELS)}."
-            )
         if not 0 < least < 1:
             raise InputError(f"least of {self.name} is {least}; it must be above 0 and below 1.")
         self.other, self.least = other, least

@@ -8,10 +8,11 @@ import re
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import wraps
 from math import isnan
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, get_type_hints
 
 import lightning.pytorch as pl
 import torch
@@ -41,7 +42,7 @@ from attnlight.callbacks.hooks.trainer_surroundings import trainer_surroundings
 from attnlight.callbacks.hooks.validate_output import validate_output
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.word_sampler import WordSampler
-from attnlight.errors import InputError, did_you_mean, require_at_least
+from attnlight.errors import InputError, require_at_least, require_words
 from attnlight.functional.attribution.weight_gradient import Target
 from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
@@ -137,6 +138,10 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self._classes: list[str] = []
         self._unmeasured, self._said = "", False
         self.save_hyperparameters(logger=False)
+        with suppress(
+            NameError
+        ):  # of types that a class of the user's own imports for checkers alone
+            require_words(self.name, self.hparams, get_type_hints(type(self).__init__))
         if type(self).__init__ is not InterpretabilityTest.__init__:  # which passes these on
             self.hparams.update({name: vars(self)[name] for name in _SHARED} | dict(self.hparams))
 
@@ -225,11 +230,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             raise InputError(
                 f"{self.name} needs a task whose `model` meets attnlight.batch.AttentionModel; "
                 f"{type(around.owner).__name__} has none."
-            )
-        if self.level not in (None, "words"):
-            hint = did_you_mean(str(self.level), ["words"])
-            raise InputError(
-                f"level of {self.name} is {self.level!r}{hint}; expected words or null."
             )
         if self.level and not isinstance(around.model, HasWordLevel):
             raise InputError(

@@ -124,7 +124,7 @@ class Faithfulness(InterpretabilityTest):
             raise InputError(
                 f"shares of {self.name} are {list(shares)}; each must be above 0 and at most 1."
             )
-        if not measures or not set(measures) <= set(_SIDES):
+        if not measures:
             raise InputError(
                 f"measures of {self.name} are {list(measures)}; expected one or both of: "
                 f"{', '.join(_SIDES)}."

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_type_hints
 
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 from typing_extensions import override
 
-from attnlight.batch import IMPERMISSIBLE, SEGMENT, AttentionOutput, TextBatch
+from attnlight.batch import EOS, IMPERMISSIBLE, SEGMENT, AttentionOutput, TextBatch
 from attnlight.data.pieces import longest_text
-from attnlight.errors import InputError
+from attnlight.errors import InputError, require_words
 from attnlight.huggingface.configuration import build_configuration
 from attnlight.huggingface.last_layer import LastLayer
+from attnlight.huggingface.load_model import LinearForSequenceClassification
 from attnlight.huggingface.loading import open_model, require_head, stored_options
 from attnlight.huggingface.reading import (
     require_readable,
@@ -107,6 +108,8 @@ class HuggingFaceClassifier(TrainedElsewhere):
         fingerprint: str | None = None,
     ) -> None:
         super().__init__()
+        hints = get_type_hints(HuggingFaceClassifier.__init__)
+        require_words(type(self).__name__, locals(), hints)
         path = str(path) if isinstance(path, Path) else path
         source = open_model(
             *(path, num_classes, vocab_size, config, fingerprint),
@@ -126,6 +129,10 @@ class HuggingFaceClassifier(TrainedElsewhere):
         self.path = path if isinstance(path, str) else None
         self.tokenizer = source.tokenizer
         self.missing, self.longest = source.missing, longest_text(settings.to_dict())
+        own_head = self.head == "texts" and not isinstance(
+            source.model, LinearForSequenceClassification
+        )
+        self.padding = settings.pad_token_id if own_head else -1
         heads = int(settings.num_attention_heads)
         if wrong := [head for head in uniform_heads if not 0 <= head < heads]:
             raise InputError(f"there is no head {wrong[0]}; heads are 0 to {heads - 1}.")
@@ -186,7 +193,11 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
     def read_tokens(self, batch: TextBatch) -> Tensor:
         """Position of the token whose last state the head reads, (B,) long."""
-        return last_places(batch.mask) if self.last_layer.causal else batch.mask.int().argmax(-1)
+        if not self.last_layer.causal:
+            return batch.mask.int().argmax(-1)
+        # Heads of transformers take a last token that is also that of padding for padding.
+        passed = (batch.tokens == EOS) & (self.numbers[EOS] == self.padding)
+        return last_places(batch.mask & ~passed).clamp(min=0)
 
     @override
     def forward(

@@ -108,7 +108,7 @@ def open_model(
         )
     settings = source.model.config.get_text_config()
     if settings.pad_token_id is None:
-        settings.pad_token_id = 0  # not used: padding is masked
+        settings.pad_token_id = -1  # no token's: padding is masked
     settings.use_cache = False
     return source
 

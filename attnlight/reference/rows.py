@@ -102,7 +102,7 @@ def encode_rows(reader: TrainedModel, rows: Sequence[Mapping[str, Any]], start: 
     if given is None:
         return batch
     number, has = class_reader(reader.classes), "row {} of the data has"
-    if not any(isinstance(values, list | tuple) for values in given) or not reader.problem.tags:
+    if not reader.problem.tags:
         numbers = [number(label, has.format(row)) for row, label in enumerate(given, start)]
         return replace(batch, labels=torch.tensor(numbers))
     labels = torch.full_like(batch.tokens, IGNORED)

@@ -203,8 +203,10 @@ class TrainedModel:
         """
         expected = bool(self.problem.spec.get("query")) or self.raw.joined
         if expected != (queries is not None) and not (self.raw.joins and queries is not None):
-            reads = "passages with queries: give one for each in" if expected else "texts without"
-            raise InputError(f"the model reads {reads} `queries`.")
+            reads = "texts without `queries`"
+            if expected:
+                reads = "passages with queries: give one for each in `queries`, or as `query` of its row"
+            raise InputError(f"the model reads {reads}.")
         batch = self.problem.mark_instances(self.raw.encode(texts, pos, queries, candidates))
         if isinstance(self.model, Seq2Seq):
             with evaluating(self.model) as device:

@@ -56,6 +56,17 @@ class IgnoresWeights(Sound):
         return super().readout(output, original)
 
 
+class IgnoresEmbeddings(Sound):
+    def forward(self, batch: TextBatch, *given: Any, **named: Any) -> AttentionOutput:
+        return super().forward(batch, *given, **{**named, "embeddings": None})
+
+
+class Detached(Sound):
+    @torch.no_grad()
+    def forward(self, *given: Any, **named: Any) -> AttentionOutput:
+        return super().forward(*given, **named)
+
+
 class BiasTwice(Sound):
     def item_logits(self, states: Tensor) -> Tensor:
         return super().item_logits(states) + self.values.bias / 2
@@ -116,6 +127,8 @@ def model_of(kind: Callable[[], Sound]) -> nn.Module:
         (Unnormalised, "weights", {"item_logits"}),
         (OnPadding, "mask", {"weights", "padding", "order"}),
         (IgnoresWeights, "readout", set()),
+        (IgnoresEmbeddings, "embeddings", set()),
+        (Detached, "embeddings", set()),
         (BiasTwice, "item_logits", set()),
         (LastBatch, "state", set()),
         (partial(Sound, drops_out), "evaluation mode", None),
@@ -190,3 +203,8 @@ def test_networks_of_ours_break_nothing(name: str, tmp_path: Path) -> None:
 def test_what_is_no_model_is_refused(call: Callable[..., object], data: object) -> None:
     with pytest.raises(InputError, match="Linear is not an AttentionModel: it needs the methods"):
         call(nn.Linear(2, 2), data)
+
+
+def test_texts_are_no_batch() -> None:
+    with pytest.raises(InputError, match="the batch is of type list; expected a TextBatch"):
+        attnlight.check(model_of(Sound), ["a film", "dull"])  # type: ignore[arg-type]

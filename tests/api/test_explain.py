@@ -151,7 +151,7 @@ OF_OTHERS = {"external", "attention_value_norm", *OF_LAYERS}
 
 @pytest.mark.parametrize("name", sorted({*METHODS} - OF_OTHERS))
 def test_every_method_that_a_classifier_has(task: AttentionTask, name: str) -> None:
-    (one,) = attnlight.explain(task, TEXTS[0], methods=[name])
+    (one,) = attnlight.explain(task, TEXTS[0], methods=name)
     batch = task.encode([TEXTS[0]])
     output = task.model(batch)
     scores = ATTRIBUTIONS[name]()(task.model, batch, output, output.logits.argmax(-1))
@@ -190,11 +190,12 @@ def test_pairs_have_a_query_and_candidates(tmp_path: Path) -> None:
     story, query = "Mary went to the garden. John went to the office.", "Where is Mary?"
     candidates = sorted(data.classes)[:2]
     (one,) = attnlight.explain(path, [story], queries=[query], candidates=[candidates])
+    assert [one] == attnlight.explain(path, story, queries=query, candidates=[candidates])
     assert sorted(one.probabilities) == candidates
     assert sum(one.probabilities.values()) == pytest.approx(1, abs=1e-6)
     assert one.query == query
     assert one.prediction in candidates
-    with pytest.raises(InputError, match="reads passages with queries: give one for each"):
+    with pytest.raises(InputError, match="queries: give one for each in `queries`, or as `query`"):
         attnlight.explain(path, [story])
     with pytest.raises(InputError, match=r"candidate 'gardn' is not among .* mean 'garden'"):
         attnlight.explain(path, [story], queries=[query], candidates=[["gardn"]])

@@ -173,7 +173,7 @@ def test_texts_whose_logits_are_not_finite_are_recorded_as_such(checkpoint: Path
     with torch.no_grad():
         task.model.embedding.weight[task.tokenizer.token_to_id(word)] = torch.nan
     with_word = [word in text.split() for text, _ in rows]
-    results = attnlight.run(task, rows, ["Predictions"])
+    results = attnlight.run(task, rows, Predictions())
     assert (results.table("predictions")["prediction"] == -1).tolist() == with_word
 
 
@@ -181,7 +181,21 @@ def mistakes() -> Iterator[tuple[Any, dict[str, Any], str]]:
     yield [], {}, "there are no data to test on"
     yield ["a"], {"tests": "cheep"}, "did you mean"
     yield ["a"], {"tests": []}, "there is no test to run"
-    yield ["a"], {"tests": ["DecisionFlop"]}, "DecisionFlop"
+    yield (
+        ["a"],
+        {"tests": ["DecisionFlop"]},
+        r"no class 'DecisionFlop' \(did you mean 'DecisionFlip'",
+    )
+    yield (
+        ["a"],
+        {"tests": ["decision_flip"]},
+        r"no class 'decision_flip' \(did you mean 'DecisionFlip'",
+    )
+    yield (
+        ["a"],
+        {"tests": Predictions},
+        "a test is <class .*>; expected the name of its class, such as",
+    )
     yield ["a"], {"tests": ["EvidenceMass"]}, "needs a corpus with a column `evidence`"
     sanity = {"class_path": "Sanity", "init_args": {"against": "a/run"}}
     yield ["a"], {"tests": [sanity]}, "against of sanity needs the corpus of the run"

@@ -1,5 +1,6 @@
 """Contexts with items left out, against loops that read each shortened text."""
 
+from dataclasses import replace
 from itertools import permutations
 from pathlib import Path
 from types import SimpleNamespace
@@ -160,6 +161,12 @@ def test_context_cite_is_the_lasso_of_shortened_texts(model: Any, batch: TextBat
         ]
         expected = lasso(sets[text].double().numpy(), np.array(odds), 0.01)
         np.testing.assert_allclose(found[text], expected, atol=1e-6)
+
+
+def test_context_cite_refuses_a_tagger(model: Any, batch: TextBatch) -> None:
+    output, tagged = model(batch), replace(batch, labels=torch.zeros_like(batch.tokens))
+    with pytest.raises(InputError, match="context_cite needs a model with one row for each text"):
+        ContextCite()(model, tagged, output, output.logits.argmax(-1))
 
 
 @pytest.mark.parametrize(

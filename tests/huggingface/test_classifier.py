@@ -132,6 +132,19 @@ class TestLastLayer:
         assert_near(output.weights.mT[left.mask], expected.weights.mT[batch.mask])
         assert_near(pooled_classifier(name)(left).logits, pooled_classifier(name)(batch).logits)
 
+    @pytest.mark.parametrize("padding", [EOS, None])
+    @pytest.mark.parametrize("name", ["gpt2", "llama"])
+    @torch.no_grad()
+    def test_an_end_that_is_the_token_for_padding(self, name: str, padding: int | None) -> None:
+        """The head of transformers then reads the token before it."""
+        own, batch = built(name, pad_token_id=padding), texts()
+        pairs = zip(batch.tokens, batch.mask, strict=True)
+        expected = [own(input_ids=ids[seen][None]).logits[0] for ids, seen in pairs]
+        model = HuggingFaceClassifier(own).eval()
+        assert_near(model(batch).logits, torch.stack(expected))
+        ends = torch.tensor(LENGTHS) - (1 if padding is None else 2)
+        assert_same(model.read_tokens(batch), ends)
+
     def test_blocks_change_nothing(self, monkeypatch: pytest.MonkeyPatch) -> None:
         model, batch = classifier("llama"), texts()
         output = model(batch)

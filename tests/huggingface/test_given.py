@@ -92,6 +92,10 @@ class TestRun:
         (lambda m, _: attnlight.explain(m, TEXTS[0]), "build `HuggingFaceClassifier"),
         (lambda m, _: attnlight.run(m, ROWS, tokenizer=3), "int is no fast tokenizer"),
         (lambda _, t: attnlight.run(torch.nn.Linear(1, 1), ROWS, tokenizer=t), "not with Linear"),
+        (
+            lambda m, t: HuggingFaceClassifier(m, t, items="word"),  # type: ignore[arg-type]
+            "HuggingFaceClassifier: items is 'word' .did you mean 'words'",
+        ),
         (lambda _, t: HuggingFaceClassifier("films", t), "films has its own tokenizer"),
         (lambda _, t: attnlight.run("sst", ROWS, tokenizer=t), "not with sst"),
         (

@@ -126,6 +126,8 @@ def test_a_table_of_tagged_sentences(tmp_path: Path) -> None:
         assert len(explained) == sum(len(row["label"]) for row in rows)
     with pytest.raises(InputError, match="row 1 of the data has the label 'O'; expected a list"):
         attnlight.run(tagger, [rows[0], rows[1] | {"label": "O"}])
+    with pytest.raises(InputError, match="row 0 of the data has the label 'O'; expected a list"):
+        attnlight.run(tagger, [rows[1] | {"label": "O"}])
 
 
 NAMED = ["1", "2", "3"]
