@@ -14,9 +14,10 @@ from tests.attribution.scenes import SCENES, evaluated, one_text, targets, words
 from tests.data.test_word_sampler import word_sampler
 
 
+@torch.no_grad()
 def odds(model: Any, batch: TextBatch, targets: Tensor, embeddings: Tensor) -> Tensor:
     """Log odds of a class in each row of one text, from the exponents of the others."""
-    logits = model(batch, embeddings=embeddings).logits.detach()
+    logits = model(batch, embeddings=embeddings).logits
     found = []
     for row, target in zip(logits.double(), targets.tolist(), strict=True):
         others = [value for c, value in enumerate(row) if c != target]
