@@ -61,6 +61,17 @@ def pictures(_svg_alone: Callable[..., bytes]) -> Iterator[None]:
 
 
 @pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches for adversaries end early, in tests of what starts them, not of what they find."""
+    from attnlight.models.readout import base, opaque
+
+    found, search = opaque.opaque_adversary, base.search_adversary
+    few = {"evaluations": 60}
+    monkeypatch.setattr(opaque, "opaque_adversary", lambda *x, **y: found(*x, **(y | few)))
+    monkeypatch.setattr(base, "search_adversary", lambda *x, **y: search(*x, **(y | {"steps": 5})))
+
+
+@pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder to run commands in."""
     monkeypatch.chdir(tmp_path)
