@@ -15,7 +15,8 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # as NumPy is imported: workers share the cores
 os.environ["ATTNLIGHT_TRUST"] = "tests"  # whose classes runs of the tests name in their fit.yaml
 CORPORA = Path(__file__).parents[2] / "shared" / "data"
-SHORT = 200  # rows of each file of `short_corpora`, at most twice as many
+SHORT = 200  # rows of each file of `short_corpora`, at most twice as many; of long texts fewer
+SHORT_BYTES = 300_000
 
 
 def pytest_configure() -> None:
@@ -58,6 +59,17 @@ def pictures(_svg_alone: Callable[..., bytes]) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("attnlight.figures.style.figure_bytes", _svg_alone)
         yield
+
+
+@pytest.fixture
+def few_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let searches for adversaries end early, in tests of what starts them, not of what they find."""
+    from attnlight.models.readout import base, opaque
+
+    found, search = opaque.opaque_adversary, base.search_adversary
+    few = {"evaluations": 60}
+    monkeypatch.setattr(opaque, "opaque_adversary", lambda *x, **y: found(*x, **(y | few)))
+    monkeypatch.setattr(base, "search_adversary", lambda *x, **y: search(*x, **(y | {"steps": 5})))
 
 
 @pytest.fixture
@@ -136,7 +148,7 @@ def short_corpora(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     for file in corpora.rglob("*.parquet"):
         table = pq.read_table(file)
         (folder / file.relative_to(corpora)).parent.mkdir(parents=True, exist_ok=True)
-        step = max(1, len(table) // SHORT)  # of ten rows each, among which are pairs
+        step = max(1, len(table) // SHORT, table.nbytes // SHORT_BYTES)  # of ten rows each, among which are pairs
         rows = [row for row in range(len(table)) if row // 10 % step == 0]
         pq.write_table(table.take(rows), folder / file.relative_to(corpora))
     return folder

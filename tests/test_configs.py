@@ -256,6 +256,7 @@ def together() -> list[list[Path]]:
     return [files for _, _, files in groups]
 
 
+@pytest.mark.usefixtures("few_steps")
 @pytest.mark.parametrize("files", together(), ids=lambda files: "-".join(x.stem for x in files))
 def test_tests_run(
     here: Path, sources: Callable[..., None], files: list[Path], monkeypatch: pytest.MonkeyPatch

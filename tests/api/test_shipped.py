@@ -48,6 +48,8 @@ REFUSED = {
     "saliency_plausibility": "needs a corpus with a column `rationale` or `evidence`",
 }
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 
 @pytest.fixture(scope="module")
 def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:

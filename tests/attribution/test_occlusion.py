@@ -14,9 +14,10 @@ from tests.attribution.scenes import SCENES, evaluated, one_text, targets, words
 from tests.data.test_word_sampler import word_sampler
 
 
+@torch.no_grad()
 def odds(model: Any, batch: TextBatch, targets: Tensor, embeddings: Tensor) -> Tensor:
     """Log odds of a class in each row of one text, from the exponents of the others."""
-    logits = model(batch, embeddings=embeddings).logits.detach()
+    logits = model(batch, embeddings=embeddings).logits
     found = []
     for row, target in zip(logits.double(), targets.tolist(), strict=True):
         others = [value for c, value in enumerate(row) if c != target]
@@ -25,7 +26,7 @@ def odds(model: Any, batch: TextBatch, targets: Tensor, embeddings: Tensor) -> T
 
 
 KINDS = ("zero", "pad", "unk", "resample")
-# Of models that read texts as another does, two by turns.
+# Of models that read texts as another does, two by turns; of others all, less one token of two.
 FEW = ("cnn", "average", "recurrent", *(name for name in SCENES if name.startswith("sparse")))
 
 
@@ -35,6 +36,7 @@ FEW = ("cnn", "average", "recurrent", *(name for name in SCENES if name.startswi
         (name, kind)
         for place, name in enumerate(SCENES)
         for kind in (KINDS[place % 2 :: 2] if name in FEW else KINDS)
+        if kind != KINDS[1 + place % 2] or name in FEW
     ],
 )
 def test_equals_one_changed_text_at_a_time(name: str, kind: Any) -> None:

@@ -143,7 +143,7 @@ def one_by_one(
 
 @pytest.mark.parametrize(
     ("test", "name"),
-    on_scenes(["sparse han", "bilstm"], ["pair"], ["heads"], ["sparse transformer", "translation"]),
+    on_scenes(["sparse han", "bilstm", "pair"], ["heads", "sparse transformer", "translation"]),
 )
 def test_batches_padding_order_and_budget_change_nothing(
     test: InterpretabilityTest, name: str
@@ -196,7 +196,7 @@ class Depth:
 
 
 @pytest.mark.parametrize(
-    ("test", "name"), on_scenes(["bilstm", "pair"], ["sparse transformer"], ["heads"])
+    ("test", "name"), on_scenes(["bilstm", "pair"], ["sparse transformer", "heads"])
 )
 def test_measures_by_hand_leave_no_gradients_and_are_few_frames_deep(
     test: InterpretabilityTest, name: str

@@ -36,8 +36,11 @@ REPLACEMENTS = ("delete", "unk", "pad", "attention", "resample")
 
 SCENES = ("bilstm", "cnn", "han", "pair", "affine pair", "transformer", "heads", "two heads")
 SCENES += ("opaque heads",)
-# Of models that read texts as another does, the replacements that they add to.
+# Of models that read texts as another does, the replacements that they add to: of one token for
+# another `pad` is as `unk`, and where sentences are items, `resample` as both.
 FEW = {"cnn": ("delete",), "affine pair": ("attention",), "two heads": ("delete", "attention")}
+FEW |= {"han": ("delete", "attention", "resample"), "pair": ("delete", "unk", "attention")}
+FEW |= {"transformer": ("delete", "unk", "attention", "resample")}
 FEW |= {"opaque heads": ("unk", "attention"), "heads": ("pad", "attention", "resample")}
 
 

@@ -38,10 +38,11 @@ def test_the_style_sheet_has_the_colours_of_the_page() -> None:
 
 
 class TestFiles:
-    def test_are_three_and_alike_every_time(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("test", ["predictions", "head_ablation"])  # lines, and an image
+    def test_are_three_and_alike_every_time(self, tmp_path: Path, test: str) -> None:
         found = []
         for folder in ("a", "b"):
-            figure = drawn("predictions", rows_of("predictions"))
+            figure = drawn(test, rows_of(test))
             paths = save_figure(figure, tmp_path / folder / "bin-0.25")
             assert [p.name for p in paths] == ["bin-0.25.svg", "bin-0.25.pdf", "bin-0.25.png"]
             assert sorted((tmp_path / folder).iterdir()) == sorted(paths)

@@ -45,6 +45,8 @@ MARKED = {  # by the column that they need
     "saliency_plausibility": "rationale",
 }
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:

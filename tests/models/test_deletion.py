@@ -35,17 +35,14 @@ CASES: list[tuple[str, dict[str, str]]] = [
     *(("pair", {"encoder": "bigru", "attention": name}) for name in ATTENTIONS),
 ]
 
-WAYS = ((torch.float64, False), (torch.float32, True))  # beside double precision with boundaries
+WAYS = ((torch.float64, True), (torch.float64, False), (torch.float32, True))
 
 
 def in_ways() -> Iterator[Any]:
-    """Each case in double precision with boundary tokens, and by turns without them or in single."""
-    for place, (name, options) in enumerate(CASES):
-        yield name, options, torch.float64, True
-        if name != "hierarchical":  # whose texts have sentences of both
-            yield name, options, *WAYS[place % 2]
-        elif place % 2:
-            yield name, options, torch.float32, True
+    """Each case in one way by turns, an encoder by itself with boundary tokens and without them."""
+    for place, case in enumerate(CASES):
+        ways = WAYS[:2] if place < len(ENCODERS) else [WAYS[(place + place // 3) % 3]]
+        yield from ((*case, *way) for way in ways)
 
 
 def every_length() -> TextBatch:

@@ -56,9 +56,10 @@ def test_is_nearly_the_exact_answer_where_there_is_one(
     check_kept(weights, affine(logits), mask, found)
     assert (found[1] <= exact + 1e-12).all()
     assert (exact - found[1]).mean() < 0.01
-    monkeypatch.setattr("attnlight.functional.readout.opaque._ELEMENTS", 1)
-    in_blocks = opaque_adversary(weights, affine(logits), mask, 0.01, programs=False)
-    torch.testing.assert_close(in_blocks[1], found[1], rtol=0, atol=1e-10)
+    if kind == "random":
+        monkeypatch.setattr("attnlight.functional.readout.opaque._ELEMENTS", 1)
+        in_blocks = opaque_adversary(weights, affine(logits), mask, 0.01, programs=False)
+        torch.testing.assert_close(in_blocks[1], found[1], rtol=0, atol=1e-10)
 
 
 @pytest.mark.parametrize("items", [2, 3])
@@ -98,9 +99,7 @@ def test_finds_some_attention_for_several_classes(classes: int) -> None:
     assert (joined[1] > found[1] + 1e-6).any()
 
 
-@pytest.mark.parametrize(
-    ("items", "classes", "hidden"), [(12, 6, 16), (12, 2, 16), (20, 6, 32), (3, 5, 16)]
-)
+@pytest.mark.parametrize(("items", "classes", "hidden"), [(20, 6, 32), (12, 2, 16), (3, 5, 16)])
 def test_reaches_what_64_starts_of_adam_reach(items: int, classes: int, hidden: int) -> None:
     model = decoders(4, items, classes, hidden)
     found, few = adversaries(model), adversaries(model, programs=False)
@@ -160,7 +159,7 @@ def test_takes_what_has_no_gradient() -> None:
 @pytest.mark.parametrize("kind", ["sharp", "zeros", "equal logits", "extreme", "few values"])
 def test_odd_rows(kind: str) -> None:
     """Rows of one item, weights of 0 and logits of thousands."""
-    weights, logits, mask = case(kind, 8, 4, classes=5)
+    weights, logits, mask = case(kind, 4, 4, classes=5)
 
     def squash(given: Tensor) -> Tensor:
         return torch.tanh(given.squeeze(1) @ logits) * 3

@@ -51,7 +51,7 @@ def on_the_boundary(
     scale = 10 ** (2 * torch.rand(len(mask), count, 1, dtype=torch.float64, generator=random))
     target = masked_softmax(noise * scale, mask)
     low, high = torch.zeros_like(scale), torch.ones_like(scale)
-    for _ in range(50):
+    for _ in range(30):
         share = (low + high) / 2
         mixed = torch.lerp(weights.unsqueeze(1), target, share)
         own = read(weights, logits).softmax(-1).unsqueeze(1)
@@ -107,7 +107,7 @@ def test_no_random_attention_is_further_than_the_bound(
 def test_no_search_is_further(classes: int) -> None:
     weights, logits, mask = case("random", rows=10, items=10, classes=classes)
     rows = torch.arange(20).reshape(10, 2)
-    found, js = search_adversary(weights, logits, mask, 0.01, rows, learning_rate=0.05)
+    found, js = search_adversary(weights, logits, mask, 0.01, rows, steps=200, learning_rate=0.05)
     assert (moved(found, weights, logits) <= 0.01 + 1e-9).all()
     torch.testing.assert_close(jensen_shannon(found, weights), js)
     assert js[0] == 0  # one item
