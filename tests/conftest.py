@@ -148,7 +148,9 @@ def short_corpora(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     for file in corpora.rglob("*.parquet"):
         table = pq.read_table(file)
         (folder / file.relative_to(corpora)).parent.mkdir(parents=True, exist_ok=True)
-        step = max(1, len(table) // SHORT, table.nbytes // SHORT_BYTES)  # of ten rows each, among which are pairs
+        step = max(
+            1, len(table) // SHORT, table.nbytes // SHORT_BYTES
+        )  # of ten rows each, among which are pairs
         rows = [row for row in range(len(table)) if row // 10 % step == 0]
         pq.write_table(table.take(rows), folder / file.relative_to(corpora))
     return folder

@@ -262,7 +262,8 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
     file = None
     if isinstance(value, str):
         table = name == "data" and Path(value).suffix in (*TABLES, *SUFFIXES)
-        file = Path(value) if table else folder / find_config(value, _SECTIONS[name], folder, where)
+        found = value if table else find_config(value, _SECTIONS[name], folder, where)
+        file = folder / found
         named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
         is_corpus = table or (name == "data" and file.is_dir())
         if is_corpus:

@@ -279,7 +279,8 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
         part = content.get(key)
         if isinstance(part, str):
             file = path.parent / find_config(part, kind, path.parent, f"{path}: {key}")
-            content[key] = read_yaml(file) if file.is_file() else part
+            section = file.is_file() and file.suffix in (".yaml", ".yml", ".json")  # no table
+            content[key] = read_yaml(file) if section else part
         sections[key] = content[key] if isinstance(content.get(key), dict) else {"class_path": part}
     model, corpus = (section.get("init_args") or {} for section in sections.values())
     name = model.get("problem") or problem_of_task(sections["model"].get("class_path"))
@@ -287,7 +288,8 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
     if problem.several_instances():
         overrides = (_TARGET.sub("", option) for option in options if _TARGET.match(option))
         target = str([corpus.get("target", "tokens"), *overrides][-1])
-    name = named.rpartition(".")[2] if content["data"] is data else Path(named).stem
+    is_class = content["data"] is data and not (path.parent / named).exists()
+    name = named.rpartition(".")[2] if is_class else Path(named).stem
     return Experiment(content, name, problem, bool(foreign_names(model)), target)
 
 

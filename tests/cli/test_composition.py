@@ -100,6 +100,10 @@ class TestData:
         assert found.config["data"] == {"class_path": kind, "init_args": {"path": file}}
         assert found.corpus == "tags"
 
+    def test_named_in_a_file_lies_beside_it(self, tmp_path: Path) -> None:
+        file = written(tmp_path, {"data": "a/texts.csv"})
+        assert composed("-c", file)["data"]["init_args"] == {"path": str(tmp_path / "a/texts.csv")}
+
     def test_has_sentences_for_a_hierarchical_model(self) -> None:
         found = composed("--data=texts.csv", "--model=han_rnn")["data"]["init_args"]
         assert found == {"path": "texts.csv", "sentences": "nested", "boundary_tokens": False}

@@ -163,6 +163,7 @@ def test_group_options_follow_those_of_all_runs(lab: Lab) -> None:
         ("{model: m.yaml, data: d.yaml}", "d", "tagging"),
         ("{model: a.b.ChunkTagger, data: {class_path: a.Corpus}}", "Corpus", "tagging"),
         ("{data: a.b.Corpus}", "Corpus", "classification"),
+        ("{data: reviews.csv}", "reviews", "classification"),  # a table is no YAML
     ],
 )
 def test_an_experiment_is_read_with_what_it_names(
@@ -170,6 +171,7 @@ def test_an_experiment_is_read_with_what_it_names(
 ) -> None:
     (tmp_path / "m.yaml").write_text("class_path: a.b.ChunkTagger")
     (tmp_path / "d.yaml").write_text("class_path: a.b.Corpus")
+    (tmp_path / "reviews.csv").write_text("text,label\nSo: good: so good,1\n")
     (tmp_path / "e.yaml").write_text(said)
     found = read_experiment(tmp_path / "e.yaml")
     assert (found.corpus, found.problem.name) == (corpus, problem)
