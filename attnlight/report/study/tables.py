@@ -44,7 +44,8 @@ class Line(NamedTuple):
 def study_tables(estimates: Estimates) -> dict[str, Table]:
     """Every table of a study by the stem of its files.
 
-    A column of the base or of KL is included if the study has its measure.
+    A table is included if a run of its roles is planned, a column of the base or of KL if the study has its
+    measure.
     """
     study, fields = estimates.study, _notes(estimates)
     lines, measures = _lines(study) | _lines_by_base(estimates), {*estimates.measures}
@@ -53,7 +54,7 @@ def study_tables(estimates: Estimates) -> dict[str, Table]:
     tables = {}
     kind = "taggers" if "nll_gold" in measures else "classifiers"
     for table in texts()["tables"][kind] if measures & {"nll_gold", study.quality} else ():
-        if table["roles"] == [ROAR] and not len(study.planned(ROAR)):
+        if table["roles"] and not any(len(study.planned(role)) for role in table["roles"]):
             continue
         columns: dict[str, str] = {}
         for name, heading in table["columns"].items():
