@@ -40,7 +40,7 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
     study = read_study(folder)
     estimates = Estimates(study)
     compared, facts = compare_groups(estimates), study.facts
-    roles = dict.fromkeys((*ROLES, *study.runs["role"]))
+    roles = [r for r in dict.fromkeys((*ROLES, *study.runs["role"])) if len(study.planned(r))]
     counts = [f"{len(study.finished(r))} of {len(study.planned(r))} {r}" for r in roles]
     head = {
         "title": study.name,
