@@ -26,7 +26,8 @@ On several machines, or in a SLURM array, with a ROOT that all of them share: st
 study FILE --only base`, continue with `attnlight study FILE --shard I/N` for each I from 1 to N,
 and finish with `attnlight study FILE`, which does the runs that waited for others and collects the
 results. Exit status: 0 all selected runs are finished, 1 a run failed, or a short one of --dry-run, 2
-the input is invalid, 3 runs wait for those of another shard or role, 130 and 143 ended by Ctrl-C and SIGTERM."""
+the input is invalid, 3 runs wait for those of another shard or role, 130 and 143 ended by Ctrl-C and
+SIGTERM."""
 
 
 def parser() -> VerbParser:
