@@ -40,8 +40,8 @@ def sole_process(folder: Path) -> Iterator[None]:
     block before there is a result.
 
     Raises:
-        InputError: Another process has locked it, the folder cannot be written or locked, or a
-            folder or the lock in it is a link that leads out of it.
+        InputError: Another process has locked it, the folder cannot be written or locked, a folder or
+            the lock in it is a link that leads out of it, or its disk is full.
     """
     missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     lock = FileLock(folder / _LOCK)
@@ -62,12 +62,14 @@ def sole_process(folder: Path) -> Iterator[None]:
             with suppress(OSError):
                 path.unlink()
         yield
-    except Exception:
+    except Exception as error:
         if missing and not any(list(folder.glob(pattern)) for pattern in _RESULTS):
             shutil.rmtree(folder, ignore_errors=True)
             with suppress(OSError):  # another run may use it by now
                 for parent in filter(Path.exists, missing):
                     parent.rmdir()
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC and not error.filename:
+            raise InputError(f"{folder} cannot be written: {error.strerror}.") from error
         raise
     finally:
         lock.release()

@@ -25,8 +25,9 @@ EPILOG = """\
 On several machines, or in a SLURM array, with a ROOT that all of them share: start with `attnlight
 study FILE --only base`, continue with `attnlight study FILE --shard I/N` for each I from 1 to N,
 and finish with `attnlight study FILE`, which does the runs that waited for others and collects the
-results. Exit status: 0 all selected runs are finished, 1 a run failed, 2 the input is invalid,
-3 runs wait for those of another shard or role, 130 and 143 ended by Ctrl-C and SIGTERM."""
+results. Exit status: 0 all selected runs are finished, 1 a run failed, or a short one of --dry-run, 2
+the input is invalid, 3 runs wait for those of another shard or role, 130 and 143 ended by Ctrl-C and
+SIGTERM."""
 
 
 def parser() -> VerbParser:
@@ -78,10 +79,12 @@ def main(argv: list[str]) -> int:
         executor = ProcessExecutor(options.jobs)
     try:
         if options.dry_run:
+            status = 0
             for number, folder in enumerate(study_folders(options.file, options.root, name)):
-                table = _table(folder, selected_runs(folder, roles, shard), executor)
+                table, failed = _table(folder, selected_runs(folder, roles, shard), executor)
                 print("\n" * bool(number) + table, flush=True)  # the next one may take minutes
-            return 0
+                status = max(status, int(failed))
+            return status
         outcomes = run_study(
             options.file, options.root, name, roles=roles, shard=shard, executor=executor
         ).values()
@@ -94,8 +97,10 @@ def main(argv: list[str]) -> int:
     return 1 if failed else 3 if waiting else 0
 
 
-def _table(folder: StudyFolder, asked: Sequence[PlannedRun], executor: Executor) -> str:
-    """The plan as a table, with the state of each run and an estimate of the remaining time."""
+def _table(
+    folder: StudyFolder, asked: Sequence[PlannedRun], executor: Executor
+) -> tuple[str, bool]:
+    """The plan as a table with states and an estimate of the remaining time, and if a short run failed."""
     from tabulate import tabulate
 
     left = [run for run in asked if folder.state(run) != "finished"]
@@ -119,4 +124,4 @@ def _table(folder: StudyFolder, asked: Sequence[PlannedRun], executor: Executor)
     for reason in dict.fromkeys(expected.reasons.values()):
         roles = [role for role, why in expected.reasons.items() if why == reason]
         notes.append(f"{', '.join(roles)}: unknown, since a short run failed: {reason}")
-    return "\n".join(notes)
+    return "\n".join(notes), bool(expected.reasons)

@@ -165,3 +165,11 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path, monkeypatch: pytest.Monkey
     with pytest.raises(InputError, match="cannot be written: Permission denied"):
         require_creatable(tmp_path / "not/yet")
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_a_full_disk_names_the_run_where_the_error_names_no_file(tmp_path: Path) -> None:
+    """As `close` raises it for a file that Lightning's loggers write."""
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    said = f"{tmp_path / 'run'} cannot be written: No space left"
+    with pytest.raises(InputError, match=said), sole_process(tmp_path / "run"):
+        raise full

@@ -67,7 +67,7 @@ class TestDryRun:
         every = "base, uniform, seed, guide, adversary"
         for failing, roles in (("base-s0", every), ("guide-adversary-s0", "guide")):
             lab.monkeypatch.setenv("FAKE_FAILS", failing)
-            assert lab.run(ALL_ROLES, "--dry-run") == 0
+            assert lab.run(ALL_ROLES, "--dry-run") == 1
             *_, total, last = lab.capsys.readouterr().out.splitlines()
             assert last == f"{roles}: unknown, since a short run failed: the disk is on fire"
             others = total.startswith("base, uniform, seed, adversary: estimated")

@@ -74,7 +74,7 @@ def show_figure(
     if not fitting:
         save_figure(figure, path.parents[2] / "figures" / path.parent.name / name)
     for send in takers:
-        send(f"{stage}/{name}/figure", figure, trainer.global_step)
+        send(f"{stage}/{name}/figure", figure, _step(trainer))
 
 
 def show_table(trainer: pl.Trainer, stage: str, name: str, scalars: Mapping[str, float]) -> None:
@@ -84,4 +84,9 @@ def show_table(trainer: pl.Trainer, stage: str, name: str, scalars: Mapping[str,
         ends = (f"{scalars[measure + end]:.6g}" for end in ("", "_low", "_high"))
         lines.append(f"| {measure} | {' | '.join(ends)} |")
     for send in receivers(trainer.loggers, "text"):
-        send(f"{stage}/{name}/measures", "\n".join(lines), trainer.global_step)
+        send(f"{stage}/{name}/measures", "\n".join(lines), _step(trainer))
+
+
+def _step(trainer: pl.Trainer) -> int:
+    """The step at which Lightning logs the values of this evaluation; `global_step` is one later."""
+    return trainer.fit_loop.epoch_loop._batches_that_stepped

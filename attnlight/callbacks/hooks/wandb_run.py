@@ -77,9 +77,9 @@ def sections(logged: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[
     """What W&B is sent of logged values: values by name, and the rows of one table for each stage.
 
     `<stage>/<test>/<name>` of a figure or measure becomes `<test>/<stage>_<name>`, so that each test
-    has a section. Of the measures, which have intervals, three that are defined are sent with these,
-    beginning with the headlines that the test's description names. All that a test logs is in the rows
-    (`TABLE_COLUMNS`). Names that are not of a test stay as they are.
+    has a section. Of the measures, which have intervals, the first three are sent with these, but where
+    they are undefined: the headlines that the test's description names, then others, the same in every
+    epoch and run. All that a test logs is in the rows (`TABLE_COLUMNS`). Names that are not of a test stay as they are.
 
     Example:
         >>> mine = {"flip_rate": 0.5, "flip_rate_low": 0.4, "flip_rate_high": 0.6, "non_finite": 0}
@@ -104,8 +104,8 @@ def sections(logged: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[
     for (stage, test), values in by_test.items():
         measures = [name for name in values if {f"{name}_low", f"{name}_high"} <= values.keys()]
         first = [name for key in describe(test).headlines for name in matching(measures, key)[:1]]
-        known = [n for n in dict.fromkeys([*first, *measures]) if not isnan(values[n])]
-        for name in [name for name in known if name not in _CONSTRAINTS][:CURVES]:
+        named = [n for n in dict.fromkeys([*first, *measures]) if n not in _CONSTRAINTS]
+        for name in [name for name in named[:CURVES] if not isnan(values[name])]:
             for end in ("", "_low", "_high"):
                 sent[f"{test}/{stage}_{name}{end}"] = values[name + end]
         ends = {f"{name}_{end}" for name in measures for end in ("low", "high")}
