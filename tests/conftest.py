@@ -89,10 +89,18 @@ def few_steps() -> Iterator[None]:
     """Let searches for adversaries end early, in tests of what starts them, not of what they find."""
     from attnlight.models.readout import base, opaque
 
-    found, search, few = opaque.opaque_adversary, base.search_adversary, {"evaluations": 60}
+    few = (
+        (opaque, "opaque_adversary", {"evaluations": 60}),
+        (base.Readout, "worst_case", {"programs": False}),
+        (base, "search_adversary", {"steps": 5}),
+    )
+
+    def early(search: Callable[..., Any], options: dict[str, Any]) -> Callable[..., Any]:
+        return lambda *args, **given: search(*args, **(given | options))
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opaque, "opaque_adversary", lambda *x, **y: found(*x, **(y | few)))
-        patch.setattr(base, "search_adversary", lambda *x, **y: search(*x, **(y | {"steps": 5})))
+        for module, name, options in few:
+            patch.setattr(module, name, early(vars(module)[name], options))
         yield
 
 
