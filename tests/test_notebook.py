@@ -16,6 +16,8 @@ from attnlight.report.explanation import Explanation
 from tests.commands import ROOT, main
 from tests.huggingface.folders import NAMES, write_model
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 NOTEBOOK = ROOT / "examples/texts_to_figure.ipynb"
 
 

@@ -25,6 +25,8 @@ from tests.models.precision import require_bfloat16
 from tests.pairs import pair_task
 from tests.tasks.tagged import corpus, task_of, written
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 # Lightning makes 16-mixed bf16-mixed on CPUs.
 PRECISIONS = {"bf16-true": 2**-7, "16-true": 2**-9, "bf16-mixed": 2**-7}
 Tests = dict[str, dict[str, Any]]

@@ -114,7 +114,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
         "encoders": {"repetitions": 2, "texts": 2, "tokens": 3, "units": 4},
         "card_tolerances": {"scenes": scenes, "settings": (card.CHOSEN,)},
         "variants": {"repetitions": 2, "corpus": planted},
-        "tagging": tagger | {"repetitions": 1, "sentences": 2, "steps": 3, "epoch": epoch},
+        "tagging": tagger | {"repetitions": 1, "sentences": 1, "steps": 3, "epoch": epoch},
         "huggingface": {"repetitions": 2, "shape": TINY, "sizes": ((2, 6), (2, 9), (3, 4), (3, 5))},
         "tagging_cheap": tagger,
         "translation": {"repetitions": 2, "texts": 2, "tokens": 3, "draws": 2, "classes": 9}

@@ -85,7 +85,6 @@ def files(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
 
 
-@pytest.mark.usefixtures("pictures")
 class TestFiles:
     def test_are_where_the_run_is_and_the_same_elsewhere(
         self, folder: Path, tmp_path: Path, printed: Printed

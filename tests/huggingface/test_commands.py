@@ -22,6 +22,8 @@ from tests.huggingface.folders import NAMES, TEXTS, write_model, write_tokenizer
 from tests.huggingface.models import assert_same
 from tests.huggingface.test_folder import reweigh
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 POSITIVE, NEGATIVE = ["funny", "gripping", "shines"], ["dull", "overlong", "mess"]
 PREDICTIONS = ["--tests=predictions", NO_FIGURE, *CPU, *QUIET]
 FAST = [*CPU, *QUIET, "--trainer.max_epochs=1", "--trainer.logger=false"]

@@ -21,6 +21,8 @@ from tests.data.local import write_table
 from tests.huggingface.folders import NAMES, TEXTS, write_model
 from tests.huggingface.test_folder import reweigh
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 DATA = ["--data=films.csv", "--data.test=train", "--data.validation=train"]
 FAST = [*CPU, *QUIET]
 PREDICTIONS = [*DATA, "--tests=predictions", NO_FIGURE, *FAST]

@@ -27,6 +27,8 @@ from tests.commands import CPU, NO_FIGURE, QUIET
 from tests.huggingface.folders import NAMES, TEXTS, write_model, write_tokenizer
 from tests.huggingface.models import MODELS, assert_same
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 POINTER = "version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n"
 AUTO = "AutoModelForSequenceClassification"
 

@@ -29,6 +29,8 @@ from tests.huggingface.test_classifier import built, classifier, texts
 from tests.huggingface.test_words import words
 from tests.turns import by_turns
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 CONFIG = {"model_type": "bert", "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1}
 CONFIG |= {"num_attention_heads": 2}
 

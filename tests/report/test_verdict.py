@@ -34,6 +34,7 @@ from tests.report.fake import write_record
 
 page("known_answers")  # puts docs on the path
 models = importlib.import_module("known_models")
+pytestmark = pytest.mark.usefixtures("few_steps")
 BY_NAME = {model.name: model for model in models.MODELS}
 RULES = rules()
 NAMES = ["ranks", "finds", "needed", "words", "alternative", "smallest_set", "uniqueness"]

@@ -167,7 +167,6 @@ ENDINGS = [("exclusivity", *TABLE), ("tokens_less_marked", *TABLE), ("curves", "
 ENDINGS += [("index", "html"), ("verdict", "md", "csv"), ("runs", "csv")]
 
 
-@pytest.mark.usefixtures("pictures")
 class TestFiles:
     def test_are_all_there(self, folders: dict[str, Path], tmp_path: Path) -> None:
         paths = write_exclusivity(folders, tmp_path)

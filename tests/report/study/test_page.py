@@ -1,7 +1,6 @@
 """`write_study` and `attnlight report` of the folder of a study."""
 
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,18 +45,12 @@ class Written(NamedTuple):
 
 
 @pytest.fixture(scope="module", params=KINDS)
-def written(
-    request: pytest.FixtureRequest,
-    tmp_path_factory: pytest.TempPathFactory,
-    _svg_alone: Callable[..., bytes],
-) -> Written:
+def written(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Written:
     fake: Any = whole(bases=1, texts=60)
     if request.param == "tagging":
         fake = whole_tagger(seeds=2, variants=2, kl=(0.0, 0.1, 1.0), released=(2.1,), sentences=20)
     folder = fake.write(tmp_path_factory.mktemp("root") / "fake")
-    with pytest.MonkeyPatch.context() as patch:  # in all formats
-        patch.setattr("attnlight.figures.style.figure_bytes", _svg_alone)
-        return Written(request.param, folder / "report", write_study(folder))
+    return Written(request.param, folder / "report", write_study(folder))
 
 
 def text_of(report: Path) -> str:
