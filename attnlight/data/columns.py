@@ -51,17 +51,21 @@ def require_columns(
     """Check that a source has these columns, which `options` (by default its own) name.
 
     Raises:
-        InputError: A column is missing; the message names it, the available ones and the option.
+        InputError: Columns are missing; the message names them, the available ones and their options.
     """
     if options is None:
         options = {name: "tokens" if source.tokens else "text" for name in source.columns}
         options[str(source.label)] = "label"
-    for name in names:
-        if name not in rows.column_names:
-            available = ", ".join(rows.column_names)
-            hint = did_you_mean(name, rows.column_names)
-            advice = f": set {options[name]} to the right one" if name in options else ""
-            raise InputError(f"{source} has no column {name!r}{hint}; it has {available}{advice}")
+    missing = [name for name in names if name not in rows.column_names]
+    if not missing:
+        return
+    listed = " or ".join(f"{n!r}{did_you_mean(n, rows.column_names)}" for n in missing)
+    wrong = [options[name] for name in missing if name in options]
+    advice = (
+        f": set {' and '.join(wrong)} to the right one{'s' * (len(wrong) > 1)}" if wrong else ""
+    )
+    available = ", ".join(rows.column_names)
+    raise InputError(f"{source} has no column {listed}; it has {available}{advice}")
 
 
 def is_text(kind: pyarrow.DataType) -> bool:

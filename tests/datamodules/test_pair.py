@@ -191,6 +191,10 @@ OTHERS = [["home"], ["Bob"], ["Bob", None], ["home"]]
 MISTAKES: list[tuple[dict[str, Any], str]] = [
     ({"by": "qury"}, r"^split train of .* 'qury' \(did you mean 'query'\?\); .*: set query to"),
     ({"passage": "text"}, "no column 'text'; .*: set passage to the right one$"),
+    (
+        {"passage": "text", "by": "ask"},
+        "'text' or 'ask'; .*: set passage and query to the right ones$",
+    ),
     ({"candidates": "choices"}, "no column 'choices'.*: set candidates to the right one$"),
     ({"evidence": "fact"}, r"\(did you mean 'facts'\?\).*: set evidence to the right one$"),
     ({"by": "facts"}, "column facts of split train of .* holds list.*; expected text$"),
