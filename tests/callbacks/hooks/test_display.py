@@ -48,7 +48,7 @@ def test_figures_go_to_the_loggers_that_take_them(
     trainer: Any = SimpleNamespace(
         loggers=[*loggers, SimpleNamespace(experiment=None)],
         state=SimpleNamespace(fn=stage),
-        global_step=7,
+        fit_loop=SimpleNamespace(epoch_loop=SimpleNamespace(_batches_that_stepped=7)),
     )
     asked = []
 
