@@ -107,6 +107,7 @@ def write_reviews(classes: Sequence[str], places: str) -> None:
                 table.writerows([f"a {word} {place} by all", label] for word in words)
 
 
+@pytest.mark.slow
 def test_from_a_table_to_a_page(here: Path) -> None:
     write_reviews(["negative", "positive"], "film plot cast end script music scene trailer")
     run = Run(ROOT / "examples/table_to_page.ipynb")

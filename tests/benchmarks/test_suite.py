@@ -125,14 +125,15 @@ def small(group: str, folder: Path) -> dict[str, Any]:
     return every.get(group, sizes)
 
 
-STARTING = {"merging", "csv_memory"}  # several processes each
+SLOW = {"merging", "csv_memory"}  # several processes each
+SLOW |= {"tagging", "tagging_cheap", "attributions", "opaque_readouts", "variants"}
 MINUTES = {"training", "memory", "startup", "translation_memory"}  # tested by their parts
 
 
 @pytest.mark.parametrize(
     "group",
     [
-        pytest.param(group, marks=[pytest.mark.slow] * (group in STARTING))
+        pytest.param(group, marks=[pytest.mark.slow] * (group in SLOW))
         for group in sorted(groups_of("cpu").keys() - MINUTES)
     ],
 )

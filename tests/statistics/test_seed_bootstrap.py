@@ -156,7 +156,8 @@ class TestTwoGroups:
     ("sd", "sizes"),
     [
         *((0.03, (3,)), (0.03, (10,)), (0.15, (5,))),
-        *((0.03, (3, 5)), (0.15, (5, 5)), (0.15, (10, 3))),
+        (0.15, (10, 3)),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.03, (3, 5)), (0.15, (5, 5)))),
     ],
 )
 def test_coverage_is_nominal(sd: float, sizes: tuple[int, ...]) -> None:
