@@ -217,7 +217,7 @@ def test_pairs_are_encoded_and_answered_as_those_of_the_model(asked: Path) -> No
             assert {n for n, p in zip(task.classes, row, strict=True) if p} == set(among)
         assert task.classify(*given).all()
     assert record.metadata["unknown_words"] == 0
-    with pytest.raises(InputError, match="reads passages with queries: give one for each"):
+    with pytest.raises(InputError, match="reads passages with queries: give each its own"):
         task.classify(given[0])
 
 

@@ -205,7 +205,7 @@ class TrainedModel:
         if expected != (queries is not None) and not (self.raw.joins and queries is not None):
             reads = "texts without `queries`"
             if expected:
-                reads = "passages with queries: give one for each in `queries`, or as `query` of its row"
+                reads = "passages with queries: give each its own, in `queries`, as `query` of its row or by --query"
             raise InputError(f"the model reads {reads}.")
         batch = self.problem.mark_instances(self.raw.encode(texts, pos, queries, candidates))
         if isinstance(self.model, Seq2Seq):

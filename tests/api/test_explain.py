@@ -195,7 +195,7 @@ def test_pairs_have_a_query_and_candidates(tmp_path: Path) -> None:
     assert sum(one.probabilities.values()) == pytest.approx(1, abs=1e-6)
     assert one.query == query
     assert one.prediction in candidates
-    with pytest.raises(InputError, match="queries: give one for each in `queries`, or as `query`"):
+    with pytest.raises(InputError, match="queries: give each its own, in `queries`, as `query`"):
         attnlight.explain(path, [story])
     with pytest.raises(InputError, match=r"candidate 'gardn' is not among .* mean 'garden'"):
         attnlight.explain(path, [story], queries=[query], candidates=[["gardn"]])

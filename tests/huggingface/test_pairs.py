@@ -230,7 +230,7 @@ def test_run_reads_pairs(model: str) -> None:
 
 
 def test_a_model_of_pairs_refuses_texts() -> None:
-    with pytest.raises(InputError, match="give one for each in `queries`"):
+    with pytest.raises(InputError, match="give each its own, in `queries`"):
         attnlight.run("nli", list(TEXTS))
     data = TextDataModule(
         "pairs.jsonl", text="premise", label="label", test="train", cache_dir="cache"
@@ -277,7 +277,7 @@ def test_fit_and_test_commands(place: Path) -> None:
     record = read_record(run / "records/test/predictions.parquet").columns
     with torch.no_grad():
         assert trained.model(batch).logits.argmax(-1).tolist() == list(record["prediction"])
-    with pytest.raises(InputError, match="give one for each in `queries`"):
+    with pytest.raises(InputError, match="give each its own, in `queries`"):
         trained.encode(list(TEXTS))
 
 
