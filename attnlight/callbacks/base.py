@@ -48,6 +48,7 @@ from attnlight.models.readout import Readout, readout_of
 from attnlight.records import read_metadata
 from attnlight.reference.rows import class_reader
 from attnlight.report import draw
+from attnlight.storage.run_folder import is_rank_zero
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -183,7 +184,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
 
     def _say_once(self, text: str) -> None:
         """Print that the test takes long, before it seems to hang."""
-        if not self._said:
+        if not self._said and is_rank_zero():
             print(f"{self.name}: {text}", file=sys.stderr)
         self._said = True
 

@@ -110,6 +110,17 @@ def test_the_budget_of_evaluations_is_said_once(
     assert not capsys.readouterr().err, "an affine one has no budget"
 
 
+def test_one_process_says_the_budget(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    output = random_output(1, 4, rows=6, zeros=0.0)
+    model = Hidden(output)
+    with torch.no_grad():
+        AdversarialAttention(evaluations=9).measure(batch_of(output), output, model)  # type: ignore[arg-type]
+    assert not capsys.readouterr().err
+
+
 def test_search_is_for_some_instances_chosen_by_hash(tmp_path: Path) -> None:
     task = OutsideTask()
     search = GradientSearch(instances=6, steps=15, learning_rate=0.3)
