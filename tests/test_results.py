@@ -66,7 +66,7 @@ PARTS: dict[str, Callable[[Any], dict[str, str]]] = {  # each takes seconds
     "cards": lambda archive: {"cards": cards.card_table(DOCS / "results/cards.parquet")},
     "sentences": lambda archive: findings.findings(BLOCKS, build_results.PLACES),
 }
-SLOW = ("reasons", "readings 0", "readings 4")  # 28 seconds of the 62
+SLOW = ("reasons", "readings 0", "readings 4", "studies [!w]*")  # half of the time
 
 
 class TestPages:

@@ -127,6 +127,7 @@ def small(group: str, folder: Path) -> dict[str, Any]:
 
 SLOW = {"merging", "csv_memory"}  # several processes each
 SLOW |= {"tagging", "tagging_cheap", "attributions", "opaque_readouts", "variants"}
+SLOW |= {"joined_batches"}  # two threads, which wait for each other where cores are taken
 MINUTES = {"training", "memory", "startup", "translation_memory"}  # tested by their parts
 
 

@@ -19,6 +19,7 @@ def scene(request: pytest.FixtureRequest) -> Scene:
     return tagger(request.param).double().requires_grad_(False), sentences((5, 1, 4, 6))
 
 
+@pytest.mark.slow
 def test_a_search_is_never_above_the_upper_bound(scene: Scene) -> None:
     (model, batch), test = scene, AdversarialAttention(epsilon=0.05, program_instances=0)
     torch.manual_seed(0)

@@ -172,6 +172,7 @@ def test_a_run_that_was_killed_is_said_to_be_unfinished(run: Path, printed: Prin
     assert "is unfinished: what follows is of its epochs so far" in printed("test", str(run))
 
 
+@pytest.mark.slow
 def test_test_leaves_other_records_alone(run: Path, tmp_path: Path, refused: Refused) -> None:
     """A second `test` does not measure again, more poorly, what is there."""
     frontier = tmp_path / "frontier.yaml"

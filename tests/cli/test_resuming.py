@@ -153,6 +153,7 @@ def test_a_run_goes_on_on_two_devices(world: Path) -> None:
     assert (last["epoch"], last["global_batch_size"]) == (1, 32)
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_under_ddp_on_one_device(world: Path) -> None:
     shutil.copytree(world, world / "alone")
     on_ranks(1, main, [*FURTHER, "--trainer.strategy=ddp", "--trainer.devices=1"], cwd=world)

@@ -199,6 +199,7 @@ def _cleaned(word: str, name: str) -> str:
     return re.sub(r"-(?:L|R)[RSC]B-", " ", word) if name == "sst_rationales" else word
 
 
+@pytest.mark.slow
 def test_rationales_of_sst_are_on_the_texts_of_sst(real: Path) -> None:
     """So that a model of `sst` can be tested on `sst_rationales`."""
     one, other = map(parsed, ("sst", "sst_rationales"))

@@ -53,8 +53,8 @@ def tags_of(values: np.ndarray, record: Record, names: Sequence[str]) -> list[li
     [
         ("tokens", "study", 0.9),
         ("tokens", "text", 0.6),
-        ("tokens", "residual", 0.9),
-        ("marked", "residual", 0.9),
+        pytest.param("tokens", "residual", 0.9, marks=pytest.mark.slow),
+        pytest.param("marked", "residual", 0.9, marks=pytest.mark.slow),
         ("sentence", "residual", 0.9),
     ],
 )

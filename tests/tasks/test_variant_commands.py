@@ -46,7 +46,7 @@ class TestCommands:
         short = ["--trainer.max_epochs=2", "--trainer.logger=false", *QUIET]
         return [*start, *given, *short, f"--root={root}", "--experiment=e", "--run=r"]
 
-    @pytest.mark.parametrize("kind", ["texts", "tokens"])
+    @pytest.mark.parametrize("kind", [pytest.param("texts", marks=pytest.mark.slow), "tokens"])
     def test_a_run_without_its_base(self, kind: str, here: Path, scenes: dict[str, Scene]) -> None:
         if kind == "texts":
             base = save_base(here / "base.ckpt", texts := PlantedEvidence(**SIZES))

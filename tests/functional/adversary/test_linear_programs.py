@@ -50,6 +50,7 @@ def by_slsqp(weights: Vector, logits: Vector, epsilon: float, starts: int) -> fl
     return best
 
 
+@pytest.mark.slow
 def test_comes_near_the_best_of_many_searches() -> None:
     """6 items, 4 classes: at most .005 nats below on average, and the bound holds for both."""
     weights, logits, mask = readouts(24, 6, 4)
