@@ -139,9 +139,8 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self._classes: list[str] = []
         self._unmeasured, self._said = "", False
         self.save_hyperparameters(logger=False)
-        with suppress(
-            NameError
-        ):  # of types that a class of the user's own imports for checkers alone
+        # A class of the user's own may import types for checkers alone.
+        with suppress(NameError):
             require_words(self.name, self.hparams, get_type_hints(type(self).__init__))
         if type(self).__init__ is not InterpretabilityTest.__init__:  # which passes these on
             self.hparams.update({name: vars(self)[name] for name in _SHARED} | dict(self.hparams))

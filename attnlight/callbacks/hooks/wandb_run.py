@@ -79,7 +79,8 @@ def sections(logged: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, list[
     `<stage>/<test>/<name>` of a figure or measure becomes `<test>/<stage>_<name>`, so that each test
     has a section. Of the measures, which have intervals, the first three are sent with these, but where
     they are undefined: the headlines that the test's description names, then others, the same in every
-    epoch and run. All that a test logs is in the rows (`TABLE_COLUMNS`). Names that are not of a test stay as they are.
+    epoch and run. All that a test logs is in the rows (`TABLE_COLUMNS`). Names that are not of a test stay
+    as they are.
 
     Example:
         >>> mine = {"flip_rate": 0.5, "flip_rate_low": 0.4, "flip_rate_high": 0.6, "non_finite": 0}
