@@ -23,6 +23,7 @@ from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, save, save_base, trainer
 from tests.tasks.conftest import TOKENS, Scene
 from tests.tasks.tagged import corpus, save_tagger
+from tests.turns import by_turns
 
 Kind = tuple[type[FromBase], dict[str, Any]]
 KINDS: dict[str, Kind] = {
@@ -300,8 +301,12 @@ class TestRefusal:
 
 
 @TOKENS
-@pytest.mark.parametrize("kind", ["uniform", "adversary", "guided", "guided, query and key"])
-@pytest.mark.parametrize("target", ["marked", "sentence"])
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    by_turns(
+        zip(["uniform", "adversary", "guided", "guided, query and key"]), ["marked", "sentence"]
+    ),
+)
 def test_of_a_corpus_with_one_answer_a_sentence(
     target: Any, kind: str, scene: Scene, base: Path, tmp_path: Path
 ) -> None:
