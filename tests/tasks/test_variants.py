@@ -23,7 +23,6 @@ from attnlight.tasks.from_base import FromBase
 from tests.bases import Planted, batch_of, save, save_base, trainer
 from tests.tasks.conftest import TOKENS, Scene
 from tests.tasks.tagged import corpus, save_tagger
-from tests.turns import by_turns
 
 Kind = tuple[type[FromBase], dict[str, Any]]
 KINDS: dict[str, Kind] = {
@@ -302,10 +301,8 @@ class TestRefusal:
 
 @TOKENS
 @pytest.mark.parametrize(
-    ("kind", "target"),
-    by_turns(
-        zip(["uniform", "adversary", "guided", "guided, query and key"]), ["marked", "sentence"]
-    ),
+    ("target", "kind"),
+    [*zip(["marked", "sentence"] * 2, ["uniform", "adversary", "guided, query and key", "guided"])],
 )
 def test_of_a_corpus_with_one_answer_a_sentence(
     target: Any, kind: str, scene: Scene, base: Path, tmp_path: Path
