@@ -302,7 +302,10 @@ class TestRefusal:
 @TOKENS
 @pytest.mark.parametrize(
     ("target", "kind"),
-    [*zip(["marked", "sentence"] * 2, ["uniform", "adversary", "guided, query and key", "guided"])],
+    [
+        *(("marked", kind) for kind in ("uniform", "guided, query and key")),
+        *(("sentence", kind) for kind in ("adversary", "guided")),
+    ],
 )
 def test_of_a_corpus_with_one_answer_a_sentence(
     target: Any, kind: str, scene: Scene, base: Path, tmp_path: Path
