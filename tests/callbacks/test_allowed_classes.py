@@ -129,9 +129,13 @@ def require_set(
     require_equal(found, expected, atol)
 
 
-@pytest.mark.parametrize("test", TESTS, ids=named)
 @pytest.mark.parametrize(
-    ("affine", "dtype"), [(True, torch.float32), (True, torch.float64), (False, torch.float64)]
+    ("affine", "dtype", "test"),
+    [
+        *((True, (torch.float32, torch.float64)[n % 2], test) for n, test in enumerate(TESTS)),
+        *((False, torch.float64, test) for test in TESTS),
+    ],
+    ids=lambda value: getattr(value, "name", None),
 )
 def test_texts_are_measured_without_the_other_classes(
     affine: bool, dtype: torch.dtype, test: InterpretabilityTest

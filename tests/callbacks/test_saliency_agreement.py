@@ -20,6 +20,7 @@ from tests.callbacks.test_base import recorded
 from tests.callbacks.token_loops import columns_of, levels, rho, tau
 from tests.models import test_classifier as flat
 from tests.outside import OutsideTask, Texts
+from tests.turns import by_turns
 
 RECORD = Path("records/test/saliency_agreement.parquet")
 KINDS = ("tau", "spearman", "overlap", "pearson", "js")
@@ -45,8 +46,10 @@ def by_loops(one: Tensor, other: Tensor) -> dict[str, float]:
     return dict(zip(KINDS, values, strict=True))
 
 
-@pytest.mark.parametrize("name", ["bilstm", "cnn", "han", "pair", "heads", "transformer"])
-@pytest.mark.parametrize("signed", [False, True])
+@pytest.mark.parametrize(
+    ("name", "signed"),
+    by_turns(zip(["bilstm", "cnn", "han", "pair", "heads", "transformer"]), [False, True]),
+)
 def test_equals_loops_over_rows(name: str, signed: bool) -> None:
     model, batch, output, _ = evaluated(name, padding=2)
     columns = columns_of(SaliencyAgreement(METHODS, signed=signed), model, batch)

@@ -8,15 +8,17 @@ import torch
 from attnlight.callbacks import SingleErasure
 from attnlight.models.readout import SCORES
 from tests.callbacks.handmade import columns_of, output_of, random_output, require_loops
+from tests.turns import by_turns
+
+SHAPES = [(1, 2), (1, 4), (3, 3)]  # heads and classes
+OPTIONS = [{"gradient": "absolute"}, {"released": True}, {"target": "runner_up"}, {"target": 1}]
 
 
 @pytest.mark.parametrize(
-    "options",
-    [{}, {"gradient": "absolute"}, {"released": True}, {"target": "runner_up"}, {"target": 1}],
+    ("options", "shape"), [*(({}, shape) for shape in SHAPES), *by_turns(zip(OPTIONS), SHAPES)]
 )
-@pytest.mark.parametrize(("heads", "classes"), [(1, 2), (1, 4), (3, 3)])
-def test_equals_plain_loops(heads: int, classes: int, options: dict[str, Any]) -> None:
-    found = require_loops(SingleErasure(seed=4, **options), random_output(heads, classes))
+def test_equals_plain_loops(options: dict[str, Any], shape: tuple[int, int]) -> None:
+    found = require_loops(SingleErasure(seed=4, **options), random_output(*shape))
     assert 0 < found["flip_top_attention"].nanmean() < 1
     assert not torch.equal(found["flip_top_attention"], found["flip_top_gradient"])
 

@@ -300,8 +300,13 @@ class TestRefusal:
 
 
 @TOKENS
-@pytest.mark.parametrize("kind", ["uniform", "adversary", "guided", "guided, query and key"])
-@pytest.mark.parametrize("target", ["marked", "sentence"])
+@pytest.mark.parametrize(
+    ("target", "kind"),
+    [
+        *(("marked", kind) for kind in ("uniform", "guided, query and key")),
+        *(("sentence", kind) for kind in ("adversary", "guided")),
+    ],
+)
 def test_of_a_corpus_with_one_answer_a_sentence(
     target: Any, kind: str, scene: Scene, base: Path, tmp_path: Path
 ) -> None:
