@@ -57,11 +57,16 @@ def check(model: Any, batch: TextBatch) -> list[str]:  # noqa: ANN401
 
 
 def announce_broken(model: Any, batch: TextBatch) -> None:  # noqa: ANN401
-    """Say on stderr what `check` finds of a model that nobody may have checked."""
+    """Say on stderr what `check` finds of a model that nobody may have checked.
+
+    Raises:
+        InputError: The output has other shapes than tests read.
+    """
+    name = type(network_of(model)).__name__
     for broken in check(model, batch):
-        said = (
-            f"{type(network_of(model)).__name__} breaks a promise that all tests rely on: {broken}"
-        )
+        said = f"{name} breaks a promise that all tests rely on: {broken}"
+        if broken.startswith("shapes"):
+            raise InputError(said)
         print(said, file=sys.stderr)
 
 

@@ -16,7 +16,7 @@ from attnlight.callbacks import DecisionFlip, Predictions
 from attnlight.errors import InputError
 from attnlight.records import read_record
 from attnlight.tasks import AttentionClassifier, AttentionTask
-from tests.api.test_check import Sound, Unnormalised, batch_of
+from tests.api.test_check import Sound, Unnormalised, batch_of, one_logit
 from tests.bases import Planted, save_base, trainer
 from tests.callbacks.every import every
 from tests.outside import TwoHeads
@@ -112,6 +112,13 @@ def test_promises_that_a_model_from_outside_breaks_are_said(
     said = [line.partition(": ")[2] for line in capsys.readouterr().err.splitlines()]
     assert said == attnlight.check(model, batch_of())
     assert bool(said) == (kind is Unnormalised)
+
+
+def test_outputs_of_other_shapes_are_refused() -> None:
+    with pytest.raises(
+        InputError, match=r"^Sound breaks a promise .*: shapes: `logits` is \(4, 1\)"
+    ):
+        attnlight.run(Sound(one_logit), [batch_of()], ["Predictions"])
 
 
 def test_tables_figures_and_report(checkpoint: Path, tmp_path: Path) -> None:
