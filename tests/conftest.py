@@ -37,29 +37,6 @@ def _session() -> None:
 
 
 @pytest.fixture(autouse=True, scope="session")
-def _quick_parsing() -> None:
-    """Let jsonargparse find an option and a key without a dot at once: a third of its time."""
-    from jsonargparse import Namespace, _namespace, _subcommands
-
-    def find_action(parser: Any, *asked: Any, **exclude: Any) -> Any:
-        known = vars(parser).setdefault("_found_actions", {})
-        key = (len(parser._actions), *asked, *exclude.values())
-        if key not in known:
-            known[key] = find(parser, *asked, **exclude)
-        return known[key]
-
-    def parse_key(self: Namespace, key: Any) -> Any:
-        plain = isinstance(key, str) and key and not {" ", "."} & {*key}
-        return (_namespace.add_clash_mark(key), self, "") if plain else parse(self, key)
-
-    find, parse = _subcommands.find_action_and_subcommand, Namespace._parse_key
-    Namespace._parse_key = parse_key  # type: ignore[method-assign]
-    for module in [module for name, module in sys.modules.items() if name[:13] == "jsonargparse."]:
-        if "find_action_and_subcommand" in vars(module):
-            module.find_action_and_subcommand = find_action  # type: ignore[attr-defined]
-
-
-@pytest.fixture(autouse=True, scope="session")
 def _svg_alone() -> Callable[..., bytes]:
     """Leave the PDF and the PNG of a figure empty, which take most of a command's time here.
 
@@ -180,9 +157,8 @@ def short_corpora(corpora: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
     for file in corpora.rglob("*.parquet"):
         table = pq.read_table(file)
         (folder / file.relative_to(corpora)).parent.mkdir(parents=True, exist_ok=True)
-        step = max(
-            1, len(table) // SHORT, table.nbytes // SHORT_BYTES
-        )  # of ten rows each, among which are pairs
+        # Of ten rows each, among which are pairs.
+        step = max(1, len(table) // SHORT, table.nbytes // SHORT_BYTES)
         rows = [row for row in range(len(table)) if row // 10 % step == 0]
         pq.write_table(table.take(rows), folder / file.relative_to(corpora))
     return folder

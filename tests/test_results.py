@@ -66,13 +66,10 @@ PARTS: dict[str, Callable[[Any], dict[str, str]]] = {  # each takes seconds
     "cards": lambda archive: {"cards": cards.card_table(DOCS / "results/cards.parquet")},
     "sentences": lambda archive: findings.findings(BLOCKS, build_results.PLACES),
 }
-SLOW = ("reasons", "readings 0", "readings 4", "studies [!w]*")  # half of the time
 
 
 class TestPages:
-    @pytest.mark.parametrize(
-        "part", [pytest.param(part, marks=[pytest.mark.slow] * (part in SLOW)) for part in PARTS]
-    )
+    @pytest.mark.parametrize("part", PARTS)
     def test_agree_with_their_records(self, part: str, archive: Any) -> None:
         found = PARTS[part](archive)
         for name in found.keys() - build_results.LEFT_OUT:

@@ -96,7 +96,6 @@ def given_to(name: str) -> tuple[Any, Any, Any]:
 
 
 class TestRuns:
-    @pytest.mark.slow
     def test_their_measures_have_the_means_that_the_run_logged(self) -> None:
         """torchmetrics and the tests computed these from unrounded values."""
         compared: set[str] = set()
@@ -274,7 +273,6 @@ def test_evidence_is_torchmetrics_average_precision() -> None:
         assert cell.value == pytest.approx(np.mean(areas), abs=6e-4 + tied)
 
 
-@pytest.mark.slow
 def test_chunk_f1_is_seqeval_s_and_what_the_run_logged() -> None:
     for name, (words, reads) in predictions.TAGGERS.items():
         scores = []
