@@ -46,7 +46,7 @@ def require_words(owner: str, options: Mapping[str, Any], hints: Mapping[str, An
     """Check options whose type is a `Literal`, a union or a sequence of some: Python checks none.
 
     Raises:
-        InputError: One is none of its words; the message names it, its value and its `owner`.
+        InputError: An option has another value; the message names it, its value and its `owner`.
     """
     for name in filter(options.__contains__, hints):
         hint, given, verb = hints[name], [options[name]], "is"

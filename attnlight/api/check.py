@@ -22,7 +22,7 @@ def check(model: Any, batch: TextBatch) -> list[str]:  # noqa: ANN401
 
     Tests rely on them: shapes; weights that sum to 1 and are 0 off the mask; the same output in
     evaluation mode, in any order of texts and with any padding; the original weights and embeddings,
-    given to the model, change nothing, and the logits have a gradient by these embeddings;
+    given to the model, change nothing; the logits have a gradient with respect to these embeddings;
     `item_logits` add up to the logits; and `readout` gives the logits that the model gives with these
     weights, from the output alone.
 
@@ -147,7 +147,7 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
         return equal(read(other), before)
 
     def embedded() -> bool:
-        """Whether the output is of the embeddings that are given, by which the logits have a gradient."""
+        """Whether the model reads given embeddings, and its logits have a gradient with respect to them."""
         given = model.embed(batch).detach().requires_grad_()
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             again = model(batch, embeddings=given)

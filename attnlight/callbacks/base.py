@@ -139,7 +139,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         self._classes: list[str] = []
         self._unmeasured, self._said = "", False
         self.save_hyperparameters(logger=False)
-        # A class of the user's own may import types for checkers alone.
+        # A user's class may import types under TYPE_CHECKING alone.
         with suppress(NameError):
             require_words(self.name, self.hparams, get_type_hints(type(self).__init__))
         if type(self).__init__ is not InterpretabilityTest.__init__:  # which passes these on

@@ -32,7 +32,7 @@ from attnlight.callbacks import InterpretabilityTest
 from attnlight.data.conll import SUFFIXES
 from attnlight.datamodules import CorpusDataModule
 from attnlight.errors import InputError, did_you_mean
-from attnlight.storage.files import read_yaml
+from attnlight.storage.files import YAML_SUFFIXES, read_yaml
 from attnlight.storage.foreign_classes import STORED, class_of, require_trusted
 from attnlight.storage.migration import require_migrated
 from attnlight.storage.run_folder import is_run
@@ -264,7 +264,7 @@ def _section(name: str, value: Any, folder: Path, where: str) -> Any:  # noqa: A
         table = name == "data" and Path(value).suffix in (*TABLES, *SUFFIXES)
         found = value if table else find_config(value, _SECTIONS[name], folder, where)
         file = folder / found
-        named = file.is_file() or file.suffix in (".yaml", ".yml", ".json")
+        named = file.is_file() or file.suffix in YAML_SUFFIXES
         is_corpus = table or (name == "data" and file.is_dir())
         if is_corpus:
             kind = _OF_PROBLEM["tagging"] if file.suffix in SUFFIXES else _OF_TEXTS

@@ -13,19 +13,12 @@ from attnlight.data.columns import is_text, list_element
 from attnlight.data.sources import Source
 from attnlight.errors import InputError
 
+_TEXTS = "many different strings"
 # By option the names that its column is known by, what columns of other names may hold, in words too.
 _OPTIONS: dict[str, tuple[Sequence[str], Sequence[str], str]] = {
-    "text": (("text",), ("text", "words"), "many different strings"),
-    "passage": (
-        ("passage", "premise", "sentence1", "question1"),
-        ("text", "words"),
-        "many different strings",
-    ),
-    "query": (
-        ("query", "hypothesis", "sentence2", "question2", "question"),
-        ("text",),
-        "many different strings",
-    ),
+    "text": (("text",), ("text", "words"), _TEXTS),
+    "passage": (("passage", "premise", "sentence1", "question1"), ("text", "words"), _TEXTS),
+    "query": (("query", "hypothesis", "sentence2", "question2", "question"), ("text",), _TEXTS),
     "label": (("label",), ("label",), "few different values"),
     "word_column": (("tokens", "words"), ("words",), "lists of words"),
     "label_column": ((), ("words", "numbers"), "lists of tags"),

@@ -10,13 +10,11 @@ from typing_extensions import override
 
 from attnlight.data.columns import is_text, list_element, require_columns
 from attnlight.data.documents import DocumentReader
-from attnlight.data.find_columns import find_columns
 from attnlight.data.labels import feature_names
 from attnlight.data.pairs import EVIDENCE, mark_evidence, read_candidates
 from attnlight.data.parts import Part
 from attnlight.data.sentences import Sentences
 from attnlight.data.sources import Source
-from attnlight.data.splits import with_options
 from attnlight.datamodules.text import TextDataModule
 from attnlight.errors import InputError
 
@@ -96,13 +94,15 @@ class PairDataModule(TextDataModule):
             self.extras.append(EVIDENCE)
 
     @override
+    def _columns(self, source: Source) -> dict[str, object]:
+        return {"passage": source.columns, "query": self.query, "label": source.label}
+
+    @override
     def _find_columns(self, source: Source) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
-        null = {"passage": not source.columns, "query": not self.query, "label": not source.label}
-        taken = {*self.other_columns, *source.columns, source.label}
-        found = find_columns(source, [name for name in null if null[name]], taken)
+        found = super()._find_columns(source)
         self.query = found[0].get("query", self.query)
-        of_source = {"text" if name == "passage" else name: x for name, x in found[0].items()}
-        (self._main_source,) = with_options(of_source, self._main_source)
+        passage = found[0].get("passage", self._main_source.text)
+        self._main_source = replace(self._main_source, text=passage)
         return found
 
     @override

@@ -181,7 +181,7 @@ def number(value: float) -> str:
 
 
 def filled(text: str, **fields: object) -> str:
-    """A text with its fields formatted; no number that rounds to 0 has a minus."""
+    """The text with its fields formatted; a number that rounds to 0 has no minus."""
     return text.replace(":.", ":z.").format(**fields)
 
 

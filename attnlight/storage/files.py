@@ -15,6 +15,7 @@ from attnlight.errors import InputError, did_you_mean, one_line
 
 # Glob, by file name, of the temporary files that a killed process leaves.
 LEFTOVER_GLOB = ".{}.????????"
+YAML_SUFFIXES = (".yaml", ".yml", ".json")
 _MAX_DEPTH, _MAX_VALUES = 100, 1_000_000  # of a configuration
 _LOADER = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader  # a tenth of the time
 _MAX_JSON = 1 << 28  # bytes; the tokenizers of large vocabularies have 30 MB

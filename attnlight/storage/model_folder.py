@@ -64,7 +64,7 @@ def require_run(run: Path) -> None:
 
 
 def require_run_or_tested(run: Path) -> None:
-    """The same of a folder that tests may have written alone, of a model from elsewhere or in Python."""
+    """Check that a folder is a run, or that tests of a model from elsewhere or of Python wrote it."""
     if not (run / "records").is_dir() and tested_config(run) is None:
         require_run(run)
 

@@ -100,7 +100,7 @@ def main(argv: list[str]) -> int:
 def _table(
     folder: StudyFolder, asked: Sequence[PlannedRun], executor: Executor
 ) -> tuple[str, bool]:
-    """The plan as a table with states and an estimate of the remaining time, and if a short run failed."""
+    """The plan as a table with states and an estimate of the remaining time, and whether a short run failed."""
     from tabulate import tabulate
 
     left = [run for run in asked if folder.state(run) != "finished"]

@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 from attnlight.errors import InputError
 from attnlight.problems import problem_class, problem_of_task
 from attnlight.problems.base import Problem
-from attnlight.storage.files import read_yaml
+from attnlight.storage.files import YAML_SUFFIXES, read_yaml
 from attnlight.storage.foreign_classes import foreign_names
 from attnlight.storage.shipped import CONFIGS, find_config
 from attnlight.studies.values import Options, Seeds, Weights, read_value
@@ -279,7 +279,7 @@ def read_experiment(path: Path, options: Options = ()) -> Experiment:
         part = content.get(key)
         if isinstance(part, str):
             file = path.parent / find_config(part, kind, path.parent, f"{path}: {key}")
-            section = file.is_file() and file.suffix in (".yaml", ".yml", ".json")  # no table
+            section = file.is_file() and file.suffix in YAML_SUFFIXES  # no table
             content[key] = read_yaml(file) if section else part
         sections[key] = content[key] if isinstance(content.get(key), dict) else {"class_path": part}
     model, corpus = (section.get("init_args") or {} for section in sections.values())
