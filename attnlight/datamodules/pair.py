@@ -94,12 +94,10 @@ class PairDataModule(TextDataModule):
             self.extras.append(EVIDENCE)
 
     @override
-    def _columns(self, source: Source) -> dict[str, object]:
-        return {"passage": source.columns, "query": self.query, "label": source.label}
-
-    @override
-    def _find_columns(self, source: Source) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
-        found = super()._find_columns(source)
+    def _find_columns(
+        self, source: Source, **columns: object
+    ) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
+        found = super()._find_columns(source, passage=source.columns, query=self.query, **columns)
         self.query = found[0].get("query", self.query)
         passage = found[0].get("passage", self._main_source.text)
         self._main_source = replace(self._main_source, text=passage)

@@ -145,13 +145,13 @@ class TextDataModule(CorpusDataModule):
         if message := next((message for message, applies in refused.items() if applies), None):
             raise InputError(message)
 
-    def _columns(self, source: Source) -> dict[str, object]:
-        """The columns of the options that are found where they are null."""
-        return {"text": source.columns, "label": source.label}
-
     @override
-    def _find_columns(self, source: Source) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
-        null = [option for option, column in self._columns(source).items() if not column]
+    def _find_columns(
+        self, source: Source, **columns: object
+    ) -> tuple[dict[str, str], dict[str, Sequence[str]]]:
+        """As of any corpus; `columns` by option are those beside the label, by default the text's."""
+        columns = (columns or {"text": source.columns}) | {"label": source.label}
+        null = [option for option, column in columns.items() if not column]
         taken = {*self.other_columns, *source.columns, source.label}
         found = find_columns(source, null, taken)
         (self._main_source,) = with_options(found[0], self._main_source)
