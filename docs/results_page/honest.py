@@ -38,10 +38,11 @@ MEASURES: dict[str, dict[str, list[Any]]] = {
     study: {measure: of for measure, of in measures.items() if of}
     for study, measures in _NAMES["measures"].items()
 }
-MODELS, NEWSGROUPS, PLANTED = (
+MODELS, NEWSGROUPS, BABI, PLANTED = (
     conditions(study, rf"{study}-(?P<condition>\w+)", CONDITIONS) for study in MEASURES
 )
-TESTED = MODELS | NEWSGROUPS  # all but planted texts
+TESTED = MODELS | NEWSGROUPS | BABI  # all but planted texts
+_PLACES = {" on 20 Newsgroups": NEWSGROUPS, " on bAbI 1": BABI}
 ITSELF: dict[str, str] = _NAMES["with_itself"]
 ADVERSARIES = "adversaries.csv"  # beside the archived runs of a condition
 BETTER, FAITHFUL, CLAIM = "claim: better", "faithful", "claim: faithful"
@@ -111,8 +112,8 @@ def summary(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Itera
         }
         few = FAILS if len(faithful) - worse < least else OPEN
         verdict = (HOLDS if better >= least else few) if row["seeds"] else NOT_RUN
-        corpus = " on 20 Newsgroups" if models is NEWSGROUPS else ""
-        words = f"{condition}{corpus}, {better} of {len(faithful)} better and {worse} worse:"
+        corpora = (place for place, of in _PLACES.items() if of is models)
+        words = f"{condition}{next(corpora, '')}, {better} of {len(faithful)} better and {worse} worse:"
         yield row | ({FAITHFUL: words, CLAIM: verdict} if models is not PLANTED else {})
 
 
@@ -159,7 +160,7 @@ def sentences(t: Tables) -> Sentences:
     for key, word in {"survive": AGREES, "fail": DIFFERS, "open": NOT_SHOWN}.items():
         each = [row["claim"] for row in claims if row["outcome"] == word]
         yield c.say(key, each="; ".join(each) or "none", count=len(each), claims=len(claims))
-    for place in ("honest", "honest_newsgroups"):
+    for place in ("honest", "honest_newsgroups", "honest_babi"):
         table = f"{place}_states"
         known = {x["condition"]: Cell(x["published 2"]) for x in t.rows(table)}
         found = {x: t.cell(table, "conicity", x) for x, of in known.items() if of.value > 0}
@@ -175,7 +176,7 @@ def sentences(t: Tables) -> Sentences:
     yield Cells(t, "honest_planted_findings").say(
         "answer", **{x: y or "nothing" for x, y in raised.items()}
     )
-    for place in ("honest", "honest_newsgroups", "honest_planted"):
+    for place in ("honest", "honest_newsgroups", "honest_babi", "honest_planted"):
         of = place if place == "honest_planted" else f"{place}_differences"
         c = Cells(t, f"{place}_findings")
         for row in (x for x in t.rows(f"{place}_summary") if x["seeds"] != "0"):
