@@ -150,8 +150,8 @@ def run(
             transformers; for batches also any `AttentionModel`.
         data: A list of texts; of pairs of a text and its label; of mappings, such as the rows of a
             `datasets.Dataset`, with `text` (or `passage`, or the words as `tokens`) and, where there
-            are any, `query`, `candidates`, `label` (one for each token of a tagger) and `pos`; or of
-            batches. Or a table of such columns: a DataFrame, or a mapping of lists. The dataset index
+            are any, `query`, `candidates`, `label` (of a tagger `tags`, one for each token) and `pos`;
+            or of batches. Or a table of such columns: a DataFrame, or a mapping of lists. The dataset index
             of a row is its place. A label is a class's name, or a number: the name of a class where
             classes are numbers, else its place, from 0, among the names of a `datasets.Dataset` or
             among the model's classes.

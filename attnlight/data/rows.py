@@ -17,7 +17,7 @@ from attnlight.errors import InputError
 ARRAYS = (np.ndarray, np.generic, Tensor)  # whose values Python has types of its own for
 # What a row may hold, and the argument of `TrainedModel.encode` that takes a list of it.
 COLUMNS = {"text": "texts", "pos": "pos", "query": "queries", "candidates": "candidates"}
-_SYNONYMS = {"passage": "text", "tokens": "text"}
+_SYNONYMS = {"passage": "text", "tokens": "text", "labels": "label", "tags": "label"}
 _EXPECTED = (
     "a list of texts, such as ['a film'], of pairs of text and label, or of mappings with `text`, or a "
     "table with the column `text`, such as pandas.read_csv(FILE)"
@@ -60,7 +60,8 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
         raise InputError(f"the data are {kind}; expected {_EXPECTED}.")
     # Labels of a `datasets.Dataset` that are numbers count its own names.
     features = data.features if isinstance(data, _Dataset) else None
-    label = features.get("label") if isinstance(features, Mapping) else None
+    kinds = features if isinstance(features, Mapping) else {}
+    label = next((kinds[x] for x in kinds if _SYNONYMS.get(x, x) == "label"), None)
     names = feature_names(label, of_lists=True)
     rows = list(data)
     if batches and all(isinstance(row, TextBatch) for row in rows):

@@ -115,8 +115,9 @@ def test_a_table_of_tagged_sentences(tmp_path: Path) -> None:
     names = tagger.classes[::-1]
     texts = dict.fromkeys(("tokens", "pos"), datasets.Sequence(datasets.Value("string")))
     labels = datasets.Sequence(datasets.ClassLabel(names=names))
-    kinds = datasets.Features(texts | {"label": labels})
-    numbers = [row | {"label": [names.index(tag) for tag in row["label"]]} for row in rows]
+    kinds = datasets.Features(texts | {"tags": labels})
+    values = ((row["tokens"], row["pos"], [*map(names.index, row["label"])]) for row in rows)
+    numbers = [dict(zip(kinds, row, strict=True)) for row in values]
     place = tagger.classes.index
     own = [row | {"label": [np.int64(place(tag)) for tag in row["label"]]} for row in rows]
     expected = recorded(tagger, rows)
@@ -188,7 +189,7 @@ def test_a_label_is_a_class_or_refused(classes: list[str], label: Any, meaning: 
 
 
 SPLITS = datasets.DatasetDict(train=TABLES["dataset"], test=TABLES["dataset"])
-BOTH = {"text": "a", "tokens": ["b"]}
+BOTH = {"text": "a", "tokens": ["b"]}, {"text": "a", "label": 0, "labels": 0}
 
 
 def refused() -> Iterator[tuple[Any, str]]:
@@ -208,7 +209,8 @@ def refused() -> Iterator[tuple[Any, str]]:
     yield ["a", np.array(["a"])], "row 1 of the data is of type ndarray; expected a text"
     yield pd.DataFrame({"text": ["a", None]}), r"text of row 1 of the data is (nan|None); expected"
     yield [{"tokens": ["a", 1]}], r"text of row 0 of the data is \['a', 1\]; expected a string"
-    yield [BOTH], "row 0 of the data has both text and tokens; remove one of them"
+    yield [BOTH[0]], "row 0 of the data has both text and tokens; remove one of them"
+    yield [BOTH[1]], "row 0 of the data has both label and labels; remove one of them"
     yield ["a", "b \ud800"], r"text of row 1 of the data, 'b \\ud800', has a lone surrogate"
     yield ["a", {"text": "a", "label": 0}], "row 0 of the data has no `label`, which row 1 has"
     yield [{"text": "a", "label": 0}, "a"], "row 1 of the data has no `label`, which row 0 has"
