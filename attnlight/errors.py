@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
+from numbers import Real
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -35,11 +36,11 @@ def require_at_least(bound: float, **options: float | None) -> None:
     """Check that options are at least `bound`; None means that an option is not given.
 
     Raises:
-        InputError: An option is smaller; the message names it and its value.
+        InputError: An option is smaller or no number; the message names it and its value.
     """
     for name, value in options.items():
-        if value is not None and value < bound:
-            raise InputError(f"{name} is {value}; it must be at least {bound}.")
+        if value is not None and not (isinstance(value, Real) and value >= bound):
+            raise InputError(f"{name} is {value!r}; it must be at least {bound}.")
 
 
 def require_words(owner: str, options: Mapping[str, Any], hints: Mapping[str, Any]) -> None:

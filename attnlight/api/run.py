@@ -129,7 +129,7 @@ def load(path: str | Path) -> TrainedModel:
     Raises:
         InputError: There is no such model, it is damaged, or it has no attention.
     """
-    return TrainedModel.load(path)
+    return TrainedModel.of(path)
 
 
 def run(

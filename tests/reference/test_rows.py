@@ -233,12 +233,14 @@ def test_a_string_is_one_text_to_explain_and_no_data_to_test_on(task: AttentionT
         attnlight.explain(task, [task.encode(["a film"])])
     with pytest.raises(InputError, match="row 1 of the data is of type TextBatch"):
         attnlight.run(task, ["a film", task.encode(["a film"])])
+    with pytest.raises(InputError, match="NoneType is not an AttentionModel"):
+        attnlight.load(None)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        *(("batch_size", n, f"batch_size is {n}; it must be at least 1") for n in (0, -1)),
+        *(("batch_size", n, f"batch_size is {n!r}; it must be at least 1") for n in (0, "3")),
         *(("tests", tests, "there is no test to run") for tests in ("", " ", ",", None)),
     ],
 )
