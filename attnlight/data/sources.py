@@ -250,6 +250,12 @@ class Source(Corpus):
                 )
             elif isinstance(error, UnicodeDecodeError):
                 reason += "; save it as UTF-8"
+            elif message.startswith("Error tokenizing data"):
+                reason = (
+                    f"lines of {corpus} differ in their columns ({message.partition(': ')[2]}): separate "
+                    "these by commas, or by tabs in a file whose name ends in .tsv, and put a text that "
+                    "has such a sign in double quotation marks"
+                )
             elif message.startswith("Dataset scripts"):
                 reason = (
                     f"{corpus} needs a loading script, which `datasets` no longer runs; set "
@@ -280,14 +286,16 @@ def identities(sources: Mapping[str, Source], column_file: bool = False) -> dict
 
 @contextmanager
 def silent() -> Iterator[None]:
-    """Hide the progress bars of `datasets` for short operations."""
+    """Hide the progress bars of `datasets` for short operations, and its logs of errors."""
     import datasets
 
-    drawn = not datasets.are_progress_bars_disabled()
+    drawn, level = not datasets.are_progress_bars_disabled(), datasets.logging.get_verbosity()
     datasets.disable_progress_bars()
+    datasets.logging.set_verbosity(datasets.logging.CRITICAL)
     try:
         yield
     finally:
+        datasets.logging.set_verbosity(level)
         if drawn:
             datasets.enable_progress_bars()
 

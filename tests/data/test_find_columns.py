@@ -111,6 +111,16 @@ def test_columns_that_another_sign_separates_are_one(tmp_path: Path, delimiter: 
         TextDataModule(str(tmp_path / "rows.csv")).resolve("fit")
 
 
+def test_a_text_with_an_unquoted_comma_is_named(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "rows.csv").write_text("text;label\ndull;0\ngood, or so;1\n")
+    said = r"lines of .*rows.csv differ in their columns \(Expected 1 fields in line 3, saw 2\): "
+    with pytest.raises(InputError, match=said):
+        TextDataModule(str(tmp_path / "rows.csv")).resolve("fit")
+    assert not any(capfd.readouterr())  # `datasets` logs the same
+
+
 def test_a_column_of_another_meaning_is_not_taken(tmp_path: Path) -> None:
     source = written(tmp_path, "body title mood stars")
     found = {"text": "body", "label": "stars"}
