@@ -8,6 +8,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pyarrow
+import pyarrow.compute as pc
 
 from attnlight.data.columns import is_text, list_element
 from attnlight.data.sources import Source
@@ -69,8 +70,13 @@ def _kinds(source: Source, taken: Collection[object]) -> dict[str, str | None]:
             kind = rows.features.arrow_schema.field(name).type
             listed = "numbers" if pyarrow.types.is_integer(list_element(kind)) else None
             kinds[name] = "words" if is_text(list_element(kind)) else listed
-            if is_text(kind) or pyarrow.types.is_integer(kind) or pyarrow.types.is_boolean(kind):
-                column = rows.select_columns([name]).with_format("arrow")[:][name]
+            if not is_text(kind) and not pyarrow.types.is_primitive(kind):
+                continue
+            column = rows.select_columns([name]).with_format("arrow")[:][name]
+            whole = pyarrow.types.is_integer(kind) or pyarrow.types.is_boolean(kind)
+            if pyarrow.types.is_floating(kind):  # integers with missing values, as read from CSV
+                whole = bool(pc.all(pc.equal(column, pc.round(column))).as_py())
+            if is_text(kind) or whole:
                 values = len(column.unique())
                 many = "text" if is_text(kind) else None
                 kinds[name] = many if 2 * values > len(column) else "label" if values > 1 else None

@@ -113,7 +113,9 @@ def summary(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Itera
         few = FAILS if len(faithful) - worse < least else OPEN
         verdict = (HOLDS if better >= least else few) if row["seeds"] else NOT_RUN
         corpora = (place for place, of in _PLACES.items() if of is models)
-        words = f"{condition}{next(corpora, '')}, {better} of {len(faithful)} better and {worse} worse:"
+        words = (
+            f"{condition}{next(corpora, '')}, {better} of {len(faithful)} better and {worse} worse:"
+        )
         yield row | ({FAITHFUL: words, CLAIM: verdict} if models is not PLANTED else {})
 
 
