@@ -94,7 +94,7 @@ class Estimates:
                 means = mean_of_models(values, models), mean_of_models(resamples, models)
                 resampled.append(means)
             found = seed_interval(*resampled, bounds=measure_bounds(measure))
-            fewest = min(np.count_nonzero(~np.isnan(values)) for values, _ in resampled)
+            fewest = min(int((~np.isnan(values)).sum()) for values, _ in resampled)
             ends = found.low, found.high
             self._estimates[key] = Estimate(found.mean, found.std, *ends, fewest, found.values)
         return self._estimates[key]
