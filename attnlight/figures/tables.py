@@ -181,7 +181,10 @@ def number(value: float) -> str:
 
 
 def filled(text: str, **fields: object) -> str:
-    """The text with its fields formatted; a number that rounds to 0 has no minus."""
+    """The text with its fields formatted; a number that rounds to 0 has no minus, NaN is a dash."""
+    for name, value in fields.items():
+        if isinstance(value, float) and np.isnan(value):
+            text = re.sub(rf"{{{name}(:[^}}]*)?}}", "–", text)  # noqa: RUF001
     return text.replace(":.", ":z.").format(**fields)
 
 

@@ -19,6 +19,7 @@ from attnlight.probing.shared_results import shared
 # larger batches are not faster; enough to fill an accelerator.
 TOKENS = Budget(1 << 14, 1 << 18)
 _LOGITS = 1 << 11  # that count as much as a token
+_ROUNDING = 8  # units in the last place of a logit
 
 
 def leave_one_out(
@@ -53,8 +54,9 @@ def leave_one_out(
     """
     with torch.no_grad():
         logits = left_out_logits(model, batch, output, budget, only)
-        change = prediction_change(logits, complete_logits(model, batch, output))
-    return change.masked_fill(~output.mask, 0.0)
+        complete = complete_logits(model, batch, output)
+        change = prediction_change(logits, complete)
+    return _beyond_rounding(change, logits, complete).masked_fill(~output.mask, 0.0)
 
 
 def tokens_at_once(output: AttentionOutput, budget: int | None) -> int:
@@ -80,8 +82,21 @@ def deletion_effects(
     NaN as of `leave_one_out` and where the target is the only allowed class. Other arguments and errors
     are those of `leave_one_out`.
     """
-    odds = log_odds(left_out_logits(model, batch, output, budget, only), target)
-    return log_odds(complete_logits(model, batch, output), target).unsqueeze(-1) - odds
+    logits = left_out_logits(model, batch, output, budget, only)
+    complete = complete_logits(model, batch, output)
+    effects = log_odds(complete, target).unsqueeze(-1) - log_odds(logits, target)
+    return _beyond_rounding(effects, logits, complete)
+
+
+def _beyond_rounding(change: Tensor, logits: Tensor, complete: Tensor) -> Tensor:
+    """The change (R, N), 0 in rows where no logit of a shortened text moves by more than rounding does.
+
+    Ranks of rounding would depend on the batch. `logits` are (R, N, C), those of the complete texts (R, C).
+    """
+    unit = torch.finfo(torch.promote_types(logits.dtype, torch.float32)).eps
+    complete = complete.unsqueeze(1)
+    moved = (logits - complete).abs() > _ROUNDING * unit * complete.abs().clamp(min=1)
+    return change.masked_fill(~moved.flatten(1).any(-1, keepdim=True) & ~change.isnan(), 0.0)
 
 
 @shared

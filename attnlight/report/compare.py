@@ -110,7 +110,7 @@ def _cards(groups: Sequence[Group]) -> Table:
         told.append([])
         for run in group.runs:
             cards[-1].append(card := verdict_of(run))
-            values = {x.name: "" if x.value is None else f" {x.value:.2f}" for x in card.lines}
+            values = {x.name: "" if x.value is None else f" {x.value:z.2f}" for x in card.lines}
             told[-1].append({x.name: f"{x.answer}{values[x.name]}".strip() for x in card.lines})
             for record in run.records:  # more than may be open at once
                 record.file.close()

@@ -7,8 +7,8 @@ from functools import cache
 UNIT = (0.0, 1.0)
 # Ranges by a name or a word of it; the first below that a name has decides.
 _BOUNDS = {
-    # A difference from chance, a number of items, or one of log odds.
-    **dict.fromkeys(("excess", "effect", "odds"), (-math.inf, math.inf)),
+    # A difference, also from chance, a number of items, or one of log odds.
+    **dict.fromkeys(("excess", "delta", "effect", "odds"), (-math.inf, math.inf)),
     **dict.fromkeys(
         ("tau", "spearman", "pearson", "somers", "signed", "states", "words"), (-1.0, 1.0)
     ),

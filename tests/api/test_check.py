@@ -17,6 +17,7 @@ import attnlight
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError
 from tests.bases import SMALL, Planted, classifier
+from tests.models import translations
 from tests.outside import TwoHeads
 from tests.pairs import PlantedPairs, pair_task
 from tests.tasks.tagged import corpus, task_of, written
@@ -190,6 +191,18 @@ def test_networks_of_ours_break_nothing(name: str, tmp_path: Path) -> None:
         data = corpus(written(tmp_path / "chunks"))
         task = task_of(data)
     assert attnlight.check(task, data.dataset("test")[[1, 3, 4, 9]]) == []
+
+
+@pytest.mark.parametrize("attention", translations.KINDS)
+def test_translation_networks_break_nothing_but_what_is_broken(
+    attention: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The state of a decoder depends on the rows before, and padding of targets is no class."""
+    model, batch = translations.model(attention), translations.batch()
+    assert attnlight.check(model, batch) == []
+    readout = model.readout
+    monkeypatch.setattr(model, "readout", lambda output, weights: 1.01 * readout(output, weights))
+    assert [told.partition(":")[0] for told in attnlight.check(model, batch)] == ["readout"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 from attnlight.batch import TextBatch
 from attnlight.errors import InputError
 from attnlight.functional._cpu import blocks
+from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.probing.leave_one_out import (
+    deletion_effects,
     leave_one_out,
     left_out_logits,
     prediction_change,
@@ -106,3 +108,27 @@ def test_blocks_cover_all_and_keep_the_budget(lengths: list[int], budget: int) -
 def test_blocks_hold_like_lengths() -> None:
     found = [(block.start, block.stop) for block in blocks([1, 3, 4, 5, 90, 100], budget=16)]
     assert found == [(0, 3), (3, 4), (4, 5), (5, 6)]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@torch.no_grad()
+def test_what_only_rounding_moves_is_unmoved_and_no_less(dtype: torch.dtype) -> None:
+    """A model that reads its query alone has no effects to rank; a thousandth of a logit is one."""
+    model, batch = scene("affine pair")
+    model.to(dtype).decoder.weight.zero_()
+    output = model(batch)
+    target, several = output.logits.argmax(-1), output.mask.sum(-1) > 1
+    assert (left_out_logits(model, batch, output)[several] != output.logits[several, None]).any()
+    for found in (
+        leave_one_out(model, batch, output),
+        deletion_effects(model, batch, output, target),
+    ):
+        assert not found[output.mask & several[:, None]].any()
+        assert found[output.mask & ~several[:, None]].isnan().all()
+    model.decoder.weight[0] = 1e-3
+    odds = [
+        log_odds(x, target) for x in (model(batch).logits, left_out_logits(model, batch, output))
+    ]
+    expected, found = odds[0][:, None] - odds[1], deletion_effects(model, batch, output, target)
+    torch.testing.assert_close(found, expected, rtol=0, atol=1e-6, equal_nan=True)
+    assert 1e-5 < found.nan_to_num().abs().max() < 1e-2

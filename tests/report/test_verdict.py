@@ -57,7 +57,9 @@ def hand_built(
 )
 def test_models_of_known_answers(model: str, case: str) -> None:
     card = hand_built(model)
-    assert (card.case_if_licensed, card.case) == (case, "not_established"), "of no licensed kind"
+    given = "not_established" if card["ranks"].value is not None else "unseen"
+    assert (card.case_if_licensed, card.case) == (case, given), "of no licensed kind"
+    assert (given == "unseen") == (model == "R"), "whose words all say the same"
     assert [line.name for line in card.lines] == [
         n for n in NAMES if n != "smallest_set" or model != "R"
     ]
@@ -322,10 +324,10 @@ class TestSentence:
             assert card.sentence.startswith(f"Not established for {RULES['kind_words'][kind]}: ")
             assert "0.79" in card.sentence
             assert card["ranks"].answer == "", "the number alone"
-        assert (
-            "order the sentences as"
-            in card_of(tmp_path, agreement(0.9), **kinds["hierarchical"])["ranks"].question
-        )
+        card = card_of(tmp_path, agreement(0.9), **kinds["hierarchical"])
+        assert "order the sentences as" in card["ranks"].question
+        assert "the effect of deleting each sentence is 0.91 [" in card.sentence
+        assert "Each state depends on its own sentence alone" in card["words"].says
 
     @pytest.mark.filterwarnings("error")
     def test_without_a_licence_the_worst_class_is_told(self, tmp_path: Path) -> None:
@@ -391,6 +393,18 @@ class TestRanks:
             ("too_few", "not shown") if texts == 29 else ("yes", "yes")
         )
 
+    @pytest.mark.filterwarnings("error")
+    def test_texts_of_one_item_do_not_count(self, tmp_path: Path) -> None:
+        """Nothing is measured there, which is no sign that deleting hardly moves a prediction."""
+        rows = agreement(0.9, 0.1)
+        for name in ("somers_d_attention", "opposing_mass", "largest_effect", "log_odds"):
+            rows[name][129:] = np.nan
+        card = card_of(tmp_path, rows)
+        assert (card.case, card["ranks"].texts) == ("yes", 100), "29 texts of the other class"
+        rows["largest_effect"][29:100] = np.nan
+        card = card_of(tmp_path, rows)
+        assert (card.case, card["ranks"].answer) == ("too_few", "not shown")
+
     def test_texts_that_would_decide(self, tmp_path: Path) -> None:
         """The half width falls with the root of the number; to two digits, rounded up."""
         rows = agreement(0.66, texts=200, noise=0.6)
@@ -440,6 +454,20 @@ class TestFinds:
         for changed in (*lacking, {"replacement": "attention"}):
             write(tmp_path, "faithfulness", rows, **metadata | changed)
             assert verdict_of(tmp_path)["finds"].answer == "not measured"
+
+    @pytest.mark.parametrize("d", [0.9, 0.3])
+    def test_methods_by_size_that_take_less_than_random_deletion(
+        self, tmp_path: Path, d: float
+    ) -> None:
+        """Nothing is a share of what they take, so that nothing follows from it."""
+        card_of(tmp_path, agreement(d))
+        rows, metadata = comprehensiveness()
+        rows |= {f"{name}_by_size": -x for name, x in rows.items() if name[-7:] != "by_size"}
+        write(tmp_path, "faithfulness", rows, **metadata)
+        card = verdict_of(tmp_path)
+        assert card.case == ("not_decided" if d == 0.9 else "not_following")
+        assert "and – [–, –] times what the best method by size takes" in card["finds"].says  # noqa: RUF001
+        assert not re.search(r"\bnan\b", str(card))
 
     def test_nothing_to_find(self, tmp_path: Path) -> None:
         rows, metadata = comprehensiveness()

@@ -33,7 +33,7 @@ class Estimate(NamedTuple):
         low: Lower end of the 95 % interval over trained models and texts; NaN if two models leave
             none.
         high: Upper end.
-        seeds: Number of trained models; for a difference that of the smaller group.
+        seeds: Number of trained models that define it; for a difference that of the smaller group.
         values: Value of each trained model; empty for a difference.
     """
 
@@ -94,7 +94,7 @@ class Estimates:
                 means = mean_of_models(values, models), mean_of_models(resamples, models)
                 resampled.append(means)
             found = seed_interval(*resampled, bounds=measure_bounds(measure))
-            fewest = min(len(values) for values, _ in resampled)
+            fewest = min(int((~np.isnan(values)).sum()) for values, _ in resampled)
             ends = found.low, found.high
             self._estimates[key] = Estimate(found.mean, found.std, *ends, fewest, found.values)
         return self._estimates[key]

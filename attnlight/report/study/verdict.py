@@ -70,15 +70,16 @@ def judge(
     fewest = min(side.seeds for side in sides)
     outcome = ABOVE if difference.low > 0 else BELOW if difference.high < 0 else NOT_SHOWN
     if fewest < MIN_MODELS:
-        outcome = TOO_FEW if fewest else NO_RUNS
+        outcome = TOO_FEW if len(spec.runs) and len(spec.against_runs) else NO_RUNS
     if spec.question == TABLE:
         return Comparison(spec, difference, sides, outcome, {})
     means, counts, lacking = [], [], []
     compared = (spec.group, spec.runs), (spec.against, spec.against_runs)
     for side, (name, runs) in zip(sides, compared, strict=True):
-        guided = f", guided by {side.seeds} model{'' if side.seeds == 1 else 's'}"
+        models = runs["model"].nunique()
+        guided = f", guided by {models} model{'' if models == 1 else 's'}"
         count = f"{len(runs)} seed{'' if len(runs) == 1 else 's'}"
-        counts.append(count + guided * (side.seeds < len(runs)))
+        counts.append(count + guided * (models < len(runs)))
         means.append(f"{number(side.mean)} with {name} ({counts[-1]})")
         lacking += [] if len(runs) else [name]
     negated = difference._replace(mean=-difference.mean, low=-difference.high, high=-difference.low)

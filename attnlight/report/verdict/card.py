@@ -21,7 +21,7 @@ from attnlight.report.run import Run
 from attnlight.report.verdict import lines as of
 from attnlight.report.verdict.card_records import CardRecords
 from attnlight.report.verdict.cites import cites
-from attnlight.report.verdict.estimate import Estimate, digest, rules
+from attnlight.report.verdict.estimate import Estimate, digest, of_items, rules
 from attnlight.report.verdict.lines import Alternative, Line
 from attnlight.report.verdict.ranks import TEST, ClassAgreement, agreements, case_of
 from attnlight.report.verdict.rows import rows_of
@@ -162,7 +162,8 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         found = by_size.ratio.interval()[0] if by_size else np.nan
         enough = not records.alone or found >= rules()["ranks"]["least_found"]
         case, speaks_of = case_of(classes, words.answer == "yes", enough)
-        case = "unmeasured" if case == "not_finding" and by_size is None else case
+        if case == "not_finding" and (by_size is None or np.isnan(by_size.ratio.value)):
+            case = "unmeasured" if by_size is None else "not_decided"
     elif records.has(TEST, "log_odds"):
         case = "too_few"
     case = "majority" if majority else case
@@ -250,7 +251,7 @@ def _sentence(
         fields |= {"value": speaks_of.d.value, "interval": of.span(speaks_of.interval)}
         more = words["more" if enough <= words["most_more"] * texts else "at_bound"]
         fields["more"] = more.format(needed=enough) if enough > texts else ""
-    return filled(words[case], **fields).replace("%", " %")
+    return filled(of_items(words[case], records.unit), **fields).replace("%", " %")
 
 
 def _majority(records: CardRecords) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,11 @@ Rows = NDArray[np.int64]
 def rules(name: str = "verdict") -> dict[str, Any]:
     """The content of verdict.yaml, or of another file beside it."""
     return read_yaml(Path(__file__).with_name(f"{name}.yaml"))
+
+
+def of_items(text: str, items: str) -> str:
+    """A text of the rules in which a word is what attention weighs: a word, or a sentence."""
+    return re.sub(r"\bword\b", items.removesuffix("s"), text)
 
 
 def digest() -> str:

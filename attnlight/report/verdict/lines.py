@@ -12,7 +12,7 @@ from attnlight.figures.tables import filled
 from attnlight.records import KEY
 from attnlight.report.verdict.card_records import CardRecords
 from attnlight.report.verdict.commands import adversary_commands, command_of
-from attnlight.report.verdict.estimate import Estimate, Floats, Rows, rules
+from attnlight.report.verdict.estimate import Estimate, Floats, Rows, of_items, rules
 from attnlight.report.verdict.ranks import TEST, ClassAgreement
 from attnlight.storage.files import read_yaml
 from attnlight.storage.shipped import find_config
@@ -102,7 +102,7 @@ def line_of(
     """The line of a name; `says` is a key of its rule, which `fields` and the estimate fill."""
     rule, found = rules()[name], found or Estimate(np.nan, np.empty(0), 0)
     ends = interval or found.interval()
-    text = rule.get(says, "")
+    text = of_items(rule.get(says, ""), records.unit)
     fields = {**rule, "items": records.unit, **fields, "value": found.value}
     text = filled(text, interval=span(ends, percent="{value:.0%}" in text), **fields)
     if found.texts:
@@ -127,8 +127,9 @@ def line_of(
 
 def span(interval: tuple[float, float], percent: bool = False) -> str:
     """An interval in brackets."""
-    scale, digits = (100, 0) if percent else (1, 2)
-    return "[{:z.{d}f}, {:z.{d}f}]".format(*(scale * end for end in interval), d=digits)
+    low, high = (100 * end for end in interval) if percent else interval
+    form = ".0f" if percent else ".2f"
+    return filled(f"[{{low:{form}}}, {{high:{form}}}]", low=low, high=high)
 
 
 def unmeasured(records: CardRecords, name: str, test: str) -> Line:
@@ -238,7 +239,9 @@ def compared(
         )
         return finds, instead
     fields: dict[str, Any] = {"unsigned": by_size.ratio.value, "effect": best.gain.value}
-    fields |= {"unsigned_interval": span(by_size.ratio.interval())}
+    undefined = np.nan, np.nan
+    ends = undefined if np.isnan(by_size.ratio.value) else by_size.ratio.interval()
+    fields |= {"unsigned_interval": span(ends)}
     if best.has_effect:
         finds = line_of(records, "finds", "", "says", best.ratio, **fields)
     else:

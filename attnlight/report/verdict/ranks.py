@@ -54,11 +54,10 @@ def agreements(records: CardRecords) -> list[ClassAgreement]:
     texts, (d, opposing, effect, odds, prediction) = records.columns(
         records.records[TEST], *_COLUMNS
     )
-    named = [
-        (one, prediction == one)
-        for one in np.unique(prediction)
-        if len(np.unique(texts[prediction == one])) >= rules()["least_texts"]
-    ]
+    measured = ~np.isnan(effect)  # not of a single item
+    every = ((one, measured & (prediction == one)) for one in np.unique(prediction))
+    least = rules()["least_texts"]
+    named = [(one, rows) for one, rows in every if len(np.unique(texts[rows])) >= least]
     effects = [float(np.nanmean(effect[rows])) for _, rows in named]
     yes_from = rules()["ranks"]["yes_from_alone" if records.alone else "yes_from"]
     found = [

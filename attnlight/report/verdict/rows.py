@@ -55,7 +55,7 @@ def rows_of(card: Sequence[Line], items: str) -> list[Row]:
         }
         number, bar = "", tuple[float, ...]()
         if line.value is not None and line.low is not None and line.high is not None:
-            number = f"{line.value:.2f} {span((line.low, line.high))}"
+            number = f"{line.value:z.2f} {span((line.low, line.high))}"
             bar = tuple(map(_place, (line.value, line.low, line.high)))
         row = Row(
             line,

@@ -143,7 +143,8 @@ BOUNDS = {
     ): "worst_share absolute_conicity attention_js_share agreement removed_fraction_attention flip_rate"
     " error_attention precision_diagonal recall_threshold linked_occlusion",
     (0, math.inf): "nll_gold cost_gradient attention_kl attention_kl_elements",
-    (-math.inf, math.inf): "excess_attention excess_comprehensiveness_gradient size_minimal",
+    (-math.inf, math.inf): "excess_attention excess_comprehensiveness_gradient size_minimal"
+    " delta_js_expected_attention",
 }
 
 

@@ -5,12 +5,13 @@ from collections.abc import Iterator
 from functools import cache, partial
 from typing import Any
 
+import numpy as np
 import pytest
 
 from attnlight.report.study import Study
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.texts import text
-from attnlight.report.study.verdict import verdicts
+from attnlight.report.study.verdict import compare_groups, verdicts
 from tests.report.study.fake import (
     FakeStudy,
     FakeTagging,
@@ -371,3 +372,19 @@ def test_each_way_of_reading_has_its_answer(seeds: int, few: bool) -> None:
     if not few:
         assert first.startswith(f"The attention of this base's adversary guides {alone} worse than")
         assert f"carries information to {alone}" in third
+
+
+@pytest.mark.parametrize("undefined", [0, 1, 4, 5])
+def test_a_model_without_the_measure_is_none_of_the_five(undefined: int) -> None:
+    """Tau is undefined where attention orders nothing."""
+    fake = whole_tagger(seeds=5, kl=(0.0, 0.1), released=(), sentences=30)
+    for seed in range(undefined):
+        rows = fake.rows[f"adversary-kl-l0.1-s{seed}"]
+        rows["attention_tau"] = np.full(30, np.nan)
+        rows["tau_rows"] = np.zeros(30)
+    estimates = Estimates(fake.read())
+    (ranked,) = [one for one in compare_groups(estimates) if one.spec.question == "ranked"]
+    assert (ranked.sides[0].seeds, ranked.sides[1].seeds) == (5 - undefined, 5)
+    few = f"Inconclusive against seed variance: {5 - undefined} and 5 trained models"
+    said = "This base's adversary ranks words less like the base" if undefined == 0 else few
+    assert ranked.sentence().startswith(said)
