@@ -403,7 +403,11 @@ def run(arguments: Sequence[str] | None) -> None:
         arguments: The verb and its options; None: those of the process, which DDP's launcher
             repeats for every rank.
     """
-    _quieten()
+    for message in _WARNINGS:
+        warnings.filterwarnings("ignore", message=message)
+    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
+    logger.addFilter(lambda record: not str(record.msg).startswith(_LINES))
+    os.environ.setdefault("WANDB_QUIET", "true")  # of its summary of a run
     if SLURMEnvironment.detect():  # Lightning saves and requeues, which its handlers wait for
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
     # cuDNN computes RNNs and convolutions in TF32 by default, with three digits; records need six.
@@ -433,12 +437,3 @@ def run(arguments: Sequence[str] | None) -> None:
                 sys.modules["wandb"].finish(exit_code=status)
     if is_rank_zero() and not cli.trainer.fast_dev_run:  # type: ignore[attr-defined]
         print(from_here(cli.current_run.folder))
-
-
-def _quieten() -> None:
-    """Suppress these warnings and lines, and W&B's summary of a run."""
-    for message in _WARNINGS:
-        warnings.filterwarnings("ignore", message=message)
-    logger = logging.getLogger("lightning.pytorch.utilities.rank_zero")
-    logger.addFilter(lambda record: not str(record.msg).startswith(_LINES))
-    os.environ.setdefault("WANDB_QUIET", "true")

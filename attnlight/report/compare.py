@@ -72,16 +72,7 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
     if not found:
         return None
     names = [group.name for group in groups]
-    lines = [
-        [
-            f"{describe(test).title}: {measure}",
-            *(estimate(by_group[n].mean) if n in by_group else "–" for n in range(len(groups))),  # noqa: RUF001
-        ]
-        for (test, measure), by_group in found.items()
-    ]
-    headlines = described_table("headlines", lines, names)
-    written = {"cards": _cards(groups), "measures": headlines}
-    written["differences"] = _differences(names, found)
+    written = comparison_tables(groups, found)
     figure = _draw(names, found)
     save_figure(figure, target / "figures" / "comparison")
     for stem, table in written.items():
@@ -99,6 +90,22 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
     )
     write_text(target / "index.html", page)
     return target / "index.html"
+
+
+def comparison_tables(
+    groups: Sequence[Group], found: Mapping[tuple[str, str], Mapping[int, Measured]]
+) -> dict[str, Table]:
+    """Answers of cards, headline measures and, of two groups or more, differences, by stem of file."""
+    names = [group.name for group in groups]
+    lines = [
+        [
+            f"{describe(test).title}: {measure}",
+            *(estimate(by_group[n].mean) if n in by_group else "–" for n in range(len(groups))),  # noqa: RUF001
+        ]
+        for (test, measure), by_group in found.items()
+    ]
+    tables = {"cards": _cards(groups), "measures": described_table("headlines", lines, names)}
+    return tables | ({"differences": _differences(names, found)} if len(names) > 1 else {})
 
 
 def _cards(groups: Sequence[Group]) -> Table:

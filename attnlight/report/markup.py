@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment
 
 _RIGHT_TO_LEFT = {"R", "AL", "AN"}
+_SENTENCE = 60  # characters of a cell that wraps
 
 
 def render(template: str, **context: object) -> Markup:
@@ -80,7 +81,7 @@ def described_table(
 
 
 def table_html(table: Table) -> Markup:
-    """A table with its title and note; the interval of a cell is set in small type."""
+    """A table with its title and note; intervals of cells are set in small type, sentences wrap."""
     start = [f'<td data-label="{plain(heading)}">' for heading in table.head]
     heads = "".join(f'<th scope="col">{isolated(heading)}</th>' for heading in table.head)
     rows = []
@@ -89,6 +90,9 @@ def table_html(table: Table) -> Markup:
         for opening, cell in zip(start[1:], cells, strict=True):
             mean, gap, ends = (cell if cell.endswith("]") else "").rpartition(" [")
             small = f" <small>[{isolated(ends)}</small>" if gap else ""
+            opening = (
+                opening.replace("<td", '<td class="text"') if len(cell) > _SENTENCE else opening
+            )
             row += f"{opening}{isolated(mean if gap else cell)}{small}</td>"
         rows.append(f"{row}</tr>\n")
     note = f'\n<p class="note">{with_code(table.note)}</p>' if table.note else ""

@@ -7,6 +7,7 @@ from matplotlib.figure import Figure
 
 from attnlight.figures.style import inline_svg, save_figure
 from attnlight.figures.tables import Table, balanced, to_csv
+from attnlight.report.compare import comparison_tables, group_runs, measure_groups
 from attnlight.report.markup import render
 from attnlight.report.study.estimates import Estimates
 from attnlight.report.study.figures import figures
@@ -15,6 +16,7 @@ from attnlight.report.study.tables import estimates_csv, study_tables
 from attnlight.report.study.texts import text
 from attnlight.report.study.verdict import Comparison, compare_groups, verdicts
 from attnlight.storage.files import write_text
+from attnlight.storage.run_folder import is_run
 
 PAGE = "index.html"
 _FIGURE = ("title", "stem", "caption")
@@ -61,6 +63,11 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
     }
     full = {"estimates.csv": estimates_csv(estimates)}
     answers, tables = verdicts(estimates, compared), study_tables(estimates)
+    bases = [folder / name for name in study.finished("base").index]
+    if roles == ["base"] and all(map(is_run, bases)):  # there is no variant to compare them with
+        by_config = group_runs(bases)
+        head["lead"] = text("leads", "bases")
+        answers, tables = {}, comparison_tables(by_config, measure_groups(by_config))
     output = folder / "report" if output is None else output
     return write_files(output, head, compared, answers, tables, figures(estimates), full)
 

@@ -4,12 +4,14 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import pytest
 
 from attnlight.cli.report import main
 from attnlight.errors import InputError
 from attnlight.report.study import write_study
 from tests.cli.test_report import ATTACK, Page, files
+from tests.report.fake import CONFIG, rows_of, write_record, write_run
 from tests.report.study.fake import FakeTagging, add_adversary, whole, whole_tagger
 
 UNDEFINED = re.compile(r"\b(nan|NaN|inf|None)\b")
@@ -139,6 +141,24 @@ def test_a_half_finished_study_says_what_is_missing(
     assert "Not finished: 1 of 2 adversaries (adversary-kl-l0.1-s0)." in text
     assert "The study has no guided taggers." in text
     assert not list((folder / "report").glob("*.png"))
+
+
+def test_bases_without_variants_are_shown_by_their_tests(tmp_path: Path) -> None:
+    folder = whole(seeds=0, bases=3, texts=8).write(tmp_path / "fake")
+    rows = [rows_of("predictions", seed=seed) for seed in range(3)]
+    for seed, of_run in enumerate(rows):
+        run = write_run(folder / f"base-s{seed}", epochs=())
+        (run / "fit.yaml").write_text(CONFIG.replace("everything: 7", f"everything: {seed}"))
+        about = {"test": "predictions", "stage": "test", "classes": ["negative", "positive"]}
+        target = run / "records/test/predictions.parquet"
+        write_record(target, of_run, checkpoint="best.ckpt", measures=[], **about)
+    names = {path.name for path in write_study(folder)}
+    assert {"cards.md", "measures.md"} < names
+    assert not names & {"table2.md", "differences.md"}
+    right = [np.mean(of_run["prediction"] == of_run["label"]) for of_run in rows]
+    text = (folder / "report/measures.csv").read_text()
+    assert f'Predictions: accuracy,"{np.mean(right):.3f} [' in text
+    assert "What is missing?" not in Page(folder / "report/index.html").text
 
 
 def test_a_place_that_is_taken(tmp_path: Path) -> None:
