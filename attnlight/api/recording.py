@@ -11,7 +11,7 @@ from lightning.pytorch.strategies import SingleDeviceStrategy
 
 from attnlight.batch import AttentionModel, TextBatch
 from attnlight.callbacks import InterpretabilityTest
-from attnlight.callbacks.base import require_distinct
+from attnlight.callbacks.base import record_name, require_distinct
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.progress import progress
 from attnlight.errors import InputError
@@ -34,9 +34,12 @@ def build_tests(
     given = tests if isinstance(tests, Sequence | None) else [tests]
     specs: list[Any] = [] if isinstance(tests, str) else list(given or ())
     names = tests.split(",") if isinstance(tests, str) else ()
+    by_name: dict[str, Any] = {}  # of a test in several files the last one counts, as for `--tests`
     for name in filter(None, map(str.strip, names)):
         trainer = read_yaml(Path(find_config(name, "tests"))).get("trainer", {})
-        specs += [spec for key in ("callbacks", "callbacks+") for spec in trainer.get(key, ())]
+        found = [spec for key in ("callbacks", "callbacks+") for spec in trainer.get(key, ())]
+        by_name |= {record_name(**spec): spec for spec in found}
+    specs += by_name.values()
     parser = OneSentenceParser()
     parser.add_argument("--tests", type=list[InterpretabilityTest])
     described = [spec for spec in specs if not isinstance(spec, InterpretabilityTest)]

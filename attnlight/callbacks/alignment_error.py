@@ -1,6 +1,7 @@
 """Does attention link words of a translation to the words that they translate?"""
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -97,7 +98,8 @@ class AlignmentError(InterpretabilityTest):
         if isinstance(texts, HasWords):
             chosen = choose(texts.index, self.shown, self.seed)
             places = np.flatnonzero(np.isin(texts.index, chosen)).tolist()
-            self._shown = {int(texts.index[place]): texts.words(place) for place in places}
+            with suppress(InputError):  # of batches alone, which hold no words
+                self._shown = {int(texts.index[place]): texts.words(place) for place in places}
 
     @override
     def measure(

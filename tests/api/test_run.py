@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import attnlight
+from attnlight.api.recording import build_tests
 from attnlight.callbacks import DecisionFlip, Predictions
 from attnlight.errors import InputError
 from attnlight.records import read_record
@@ -90,6 +91,16 @@ def test_all_forms_of_data_give_one_record(checkpoint: Path, form: str) -> None:
         for column in one:
             values = (np.array(list(table[column]), float) for table in (one, other))
             np.testing.assert_allclose(*values, atol=1e-6)
+
+
+def test_of_a_test_in_several_files_the_last_one_counts() -> None:
+    """As of `--tests cheap,card`."""
+    cheap, card, both = (
+        {test.name: dict(test.hparams) for test in build_tests(name)}
+        for name in ("cheap", "card", "cheap,card")
+    )
+    assert cheap.keys() & card.keys()
+    assert both == cheap | card
 
 
 def test_a_model_from_outside_reads_batches() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+import attnlight
 from attnlight.callbacks import AlignmentError
 from attnlight.errors import InputError
 from attnlight.functional.alignment_error import alignment_scores
@@ -88,6 +90,17 @@ def test_a_published_example() -> None:
     assert missed.recall.item() == 0.5
     two = alignment_scores(predicted, links, torch.tensor([0, 1, 1]))
     assert two.error.tolist() == [0.0, pytest.approx(1 - (1 + 2) / (2 + 1))]
+
+
+def test_batches_alone_are_measured_and_show_no_words(tmp_path: Path) -> None:
+    """They are all that `run` reads of translations."""
+    results = attnlight.run(model(), [batch()], [AlignmentError(methods=["attention"])])
+    _, _, expected = measured(methods=["attention"])
+    found = results.table("alignment_error")
+    for name in ("error_attention", "recall_threshold", "mass"):
+        np.testing.assert_allclose(found[name], expected[name], err_msg=name)
+    assert found["shown_words"].isna().all()
+    assert results.report(tmp_path).is_file()
 
 
 def test_bad_input() -> None:
