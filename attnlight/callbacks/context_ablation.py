@@ -19,6 +19,7 @@ from attnlight.errors import InputError
 from attnlight.functional import average_precision, expected_average_precision
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.correlation import somers_d, spearman_rho
+from attnlight.functional.masking import allowed_classes
 from attnlight.functional.ranking import TIE, first_items, ranking
 from attnlight.functional.readout.instances import marked_items, rows_are_texts
 from attnlight.models.readout import Readout
@@ -85,8 +86,8 @@ class ContextAblation(InterpretabilityTest):
 
     Beside them are `chance_auprc`, the exact expectation for a random order, `chance_finds`, the share of
     marked items, `correct`, `log_odds` of the answer, `largest_effect`, and `prompts`: the tokens that
-    were computed for all sets, as a multiple of the complete prompt's. Contexts of one item are undefined,
-    as are methods that read the layers of an `AnswerModel` for other models.
+    were computed for all sets, as a multiple of the complete prompt's. Contexts of one item or of one
+    allowed answer are undefined, as are methods that read the layers of an `AnswerModel` for other models.
 
     Args:
         methods: Attribution methods by name, or with options: `{name: context_cite, ablations: 64}`.
@@ -203,11 +204,13 @@ class ContextAblation(InterpretabilityTest):
         unmarked = [name for name in columns if name.startswith(("chance", *_MARKED))]
         columns |= fill_undefined({n: columns[n] for n in unmarked}, supporting == 0)
         columns |= {"largest_effect": left.effects.abs().amax(-1), "prompts": left.cost + cost}
-        columns = fill_undefined(columns, count < 2)
+        alone = allowed_classes(output.logits).sum(-1) < 2  # no other answer
+        columns = fill_undefined(columns, alone | (count < 2))
         correct = torch.full_like(left.odds, torch.nan)
         if batch.labels is not None:
             correct = (answer == batch.labels).double()
-        return columns | {"correct": correct, "log_odds": left.odds, "length": count}
+        odds = left.odds.masked_fill(alone, torch.nan)
+        return columns | {"correct": correct, "log_odds": odds, "length": count}
 
     def _leave_out(self, readout: Readout, answer: Tensor) -> _LeftOut:
         """The effects of leaving out each item, and random sets of items."""

@@ -39,7 +39,8 @@ class LeaveOneOutAgreement(InterpretabilityTest):
       the deletion of the median item raises them by, if it does (`opposing_items`).
     * `supporting`: number of items whose deletion lowers the log odds by more than a tenth of the
       largest effect.
-    * `largest_effect`: size of the largest effect, in log odds; `log_odds`: those of the prediction.
+    * `largest_effect`: size of the largest effect, in log odds; `log_odds`: those of the prediction,
+      undefined where the text allows no other class.
     * `resampled_somers_d_attention`, where `resampled_texts` is given: `somers_d_attention` where each
       item is replaced by words of the texts that are read (`WordSampler`) in place of being deleted,
       on so many texts; undefined on the others, and where the words of the corpus are not known.
@@ -141,7 +142,8 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         columns["opposing_mass"] = opposing.sum(-1).clamp(max=1)
         columns["supporting"] = ((effects > OPPOSING * largest) * times).sum(-1)
         columns["largest_effect"] = largest.squeeze(-1)
-        columns["log_odds"] = log_odds(readout.logits, target)
+        odds = log_odds(readout.logits, target)
+        columns["log_odds"] = odds.masked_fill(alone.squeeze(-1), torch.nan)
         undefined = readout.undefined(fewest=2) | (sizes.isnan() & items).any(-1)
         return fill_undefined(columns, undefined) | {"length": readout.lengths}
 

@@ -176,7 +176,7 @@ def _markdown_cell(cell: str) -> str:
 
 def number(value: float) -> str:
     """Three decimals, or three digits for values below 0.001; a dash if undefined."""
-    text = f"{value:.2e}" if 0 < abs(value) < 0.001 else f"{value:.3f}"
+    text = f"{value:.2e}" if 0 < abs(value) < 0.001 else f"{value:z.3f}"
     return text.replace("inf", "∞").replace("nan", "–")  # noqa: RUF001
 
 
@@ -211,7 +211,7 @@ def with_interval(
 
 def percent(mean: Interval) -> str:
     """A share with its interval in per cent, without the sign; a dash if undefined."""
-    return estimate(mean, lambda share: number(share) if np.isnan(share) else f"{100 * share:.1f}")
+    return estimate(mean, lambda share: number(share) if np.isnan(share) else f"{100 * share:z.1f}")
 
 
 def probability(p: float) -> str:

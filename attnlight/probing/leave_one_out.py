@@ -79,8 +79,8 @@ def deletion_effects(
 ) -> Tensor:
     """Decrease of the log odds of each row's `target` (R,) when an item is deleted, (R, N) float64.
 
-    NaN as of `leave_one_out` and where the target is the only allowed class. Other arguments and errors
-    are those of `leave_one_out`.
+    NaN as of `leave_one_out`; of no meaning where the target is the only allowed class. Other arguments
+    and errors are those of `leave_one_out`.
     """
     logits = left_out_logits(model, batch, output, budget, only)
     complete = complete_logits(model, batch, output)

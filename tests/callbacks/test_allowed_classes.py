@@ -11,10 +11,12 @@ from attnlight.batch import NOT_ALLOWED, AttentionModel, AttentionOutput, TextBa
 from attnlight.callbacks import (
     AdversarialAttention,
     BaseDivergence,
+    ContextAblation,
     DecisionFlip,
     ErasedAccuracy,
     GradientSearch,
     InterpretabilityTest,
+    LeaveOneOutAgreement,
 )
 from attnlight.models import FlatClassifier
 from tests.callbacks.every import FakeBase, built
@@ -148,6 +150,22 @@ def test_texts_are_measured_without_the_other_classes(
         alone = columns_of(test, batch, answers(dtype, affine, classes))
         # A search rounds otherwise with fewer classes, and takes other steps.
         require_set(mixed, alone, number, 2e-6)
+
+
+@pytest.mark.parametrize("affine", [True, False])
+def test_texts_without_another_class_have_no_odds(affine: bool) -> None:
+    """The odds against an impossible rival are some 10,000, and mean nothing."""
+    batch, model = texts(), answers(torch.float64, affine)
+    only = torch.tensor([len(SETS[row % len(SETS)]) == 1 for row in range(TEXTS)])
+    several = batch.mask.sum(-1) > 1
+    assert 0 < int((only & several).sum()) < int(several.sum())
+    for test in (LeaveOneOutAgreement(), ContextAblation(methods=["attention"], subsets=4)):
+        found = test.measure(batch, model(batch), model)
+        assert found["log_odds"][only].isnan().all()
+        assert found["log_odds"][~only & several].abs().max() < 100
+        assert found["somers_d_attention"][only].isnan().all()
+        assert not found["largest_effect"][only].nan_to_num().any()
+        assert (found["largest_effect"][~only & several] > 0).all()
 
 
 @pytest.mark.parametrize(

@@ -158,8 +158,8 @@ def test_a_row_has_a_cell_for_each_heading() -> None:
 
 
 def test_numbers_and_estimates() -> None:
-    values = (0.12345, 12.0, 0.0, -0.5, 0.00012345, NAN, float("inf"), float("-inf"))
-    expected = "0.123 12.000 0.000 -0.500 1.23e-04 \u2013 \u221e -\u221e"
+    values = (0.12345, 12.0, 0.0, -0.0, -0.5, 0.00012345, NAN, float("inf"), float("-inf"))
+    expected = "0.123 12.000 0.000 0.000 -0.500 1.23e-04 \u2013 \u221e -\u221e"
     assert " ".join(map(number, values)) == expected
     assert estimate(MeanInterval(0.25, 0.2, float("inf"), 9)) == "0.250 [0.200, \u221e]"
     assert estimate(MeanInterval(NAN, NAN, NAN, 0)) == "\u2013"

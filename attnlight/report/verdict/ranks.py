@@ -8,6 +8,7 @@ import numpy as np
 
 from attnlight.report.verdict.card_records import CardRecords
 from attnlight.report.verdict.estimate import Estimate, Floats, Rows, rules
+from attnlight.statistics.bootstrap import defined_mean
 
 TEST = "leave_one_out_agreement"
 _COLUMNS = ("somers_d_attention", "opposing_mass", "largest_effect", "log_odds", "prediction")
@@ -65,7 +66,7 @@ def agreements(records: CardRecords) -> list[ClassAgreement]:
             records.class_name(TEST, int(one)),
             texts[rows],
             (d[rows], opposing[rows]),
-            (own, max(effects), float(np.nanmean(odds[rows]))),
+            (own, max(effects), float(defined_mean(odds[rows]))),
             yes_from,
             1 - rules()["level"] / len(named),
         )

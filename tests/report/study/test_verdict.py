@@ -155,7 +155,7 @@ SAID = """
 needed: compared 0.6 0.85
   Attention is needed here: without it {quality} falls by {fall}.…uniform attention (5 seeds)
 needed: compared 0.8 0.8
-  Attention is not shown to be needed here…an interval that contains 0
+  Attention is not shown to be needed here…changes by {change} […], an interval that contains 0
 needed: compared 0.85 0.6
   Attention is not needed here: with uniform attention
 needed: compared 0.6 0.9 4
@@ -318,7 +318,8 @@ def fields(fake: FakeStudy, study: Study) -> dict[str, str]:
     best, trained = of("attention_js", "adversary-kl-l0.01-"), study.finished("base", "seed")
     fall = Estimates(study).estimate(study.finished("uniform", head=None), "f1", trained)
     runs = [run for run in fake.rows if run.startswith(("base", "seed"))]
-    without_head = of("f1", "uniform-h1") - mean([measure(fake, run, "f1") for run in runs])
+    with_it = mean([measure(fake, run, "f1") for run in runs])
+    without_head = of("f1", "uniform-h1") - with_it
     words = WORDS[type(fake)]
     return words | {
         "Quality": words["quality"][0].upper() + words["quality"][1:],
@@ -328,6 +329,7 @@ def fields(fake: FakeStudy, study: Study) -> dict[str, str]:
         "js_control": f"{best - of('attention_js', 'adversary-kl-l0-'):.3f}",
         "tau": "" if isinstance(fake, FakeTexts) else f"{of('attention_tau', 'seed'):.3f}",
         "fall": f"{-fall.mean:.3f} [{-fall.high:.3f}, {-fall.low:.3f}]",
+        "change": f"{of('f1', 'uniform-s') - with_it:.3f}",
         "head": f"{without_head:.3f}",
     }
 
