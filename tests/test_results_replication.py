@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import t
 
-from tests.kept import archived, page, write_kept
+from tests.kept import DOCS, archived, page, write_kept
 from tests.test_results_published import PUBLISHED
 
 archive, findings = map(page, ("archive", "findings"))
@@ -21,10 +21,10 @@ def figure(text: str = "0.5", place: tuple[int, ...] = (), **known: Any) -> Any:
     return replication.Figure("name", place, text, known)
 
 
-def side(name: str) -> tuple[Any, Any]:
-    """A figure of published.yaml by its name and our side of it, of the archived runs."""
+def side(name: str, place: tuple[int, ...] = (0, 1)) -> tuple[Any, Any]:
+    """A figure of published.yaml and our side of it, of the archived runs."""
     runs = archive.Archive(archived(), PUBLISHED)
-    (one,) = (x for x in replication.figures(PUBLISHED) if (x.name, x.place) == (name, (0, 1)))
+    (one,) = (x for x in replication.figures(PUBLISHED) if (x.name, x.place) == (name, place))
     return one, replication.runs_of(one, one.known["run"], runs, findings.Tables())
 
 
@@ -114,6 +114,14 @@ def test_accuracy_needs_a_narrower_interval() -> None:
     runs = replication.Runs(0.5, 0.01, 5, 0.0)
     found = [replication.outcome(figure("0.500", measure=x), runs, RULE) for x in ("f1", "js")]
     assert found == ["not decided", "agrees"]
+
+
+def test_too_few_texts_are_named() -> None:
+    name = "accuracy.sst_cnn.repository.accuracy"
+    text = (DOCS / "results/replication.md").read_text()  # which is held against its records
+    (row,) = (line for line in text.splitlines() if line.startswith(f"| `{name}`"))
+    half = 1.959964 * (2 * side(name, ())[1].sampling) ** 0.5
+    assert f"| the texts alone: ± {half:.3f} |" in row
 
 
 @pytest.mark.parametrize(("other", "shown"), [(0.6, True), (0.66, False)])

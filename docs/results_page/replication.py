@@ -27,6 +27,7 @@ from results_page.tables import DASH, Row, number, table
 OUTCOMES = ("agrees", "differs, cause shown", "differs", "not decided", "not run")
 AGREES, CAUSED, DIFFERS, UNDECIDED, NOT_RUN = OUTCOMES
 ALL, MET = "all", "agree or have a cause"
+TEXTS = "the texts alone"  # make an interval too wide, whatever the number of seeds
 _NAMES: dict[str, str] = NAMES["replication"]
 _SEEDS = 3  # fewer have no interval
 _BINS = np.array([0.25, 0.5, 0.75])  # between Jain & Wallace's bins of maximum attention
@@ -192,8 +193,13 @@ def outcome(figure: Figure, runs: Runs | None, rule: Mapping[str, Any]) -> str:
     half = half_width(runs, figure.known.get("corpus") in rule["same_texts"])
     if distance(figure, runs.mean) > half:
         return DIFFERS
+    return AGREES if half <= width(figure, rule) else UNDECIDED
+
+
+def width(figure: Figure, rule: Mapping[str, Any]) -> float:
+    """Half of the widest interval in which a figure agrees."""
     widths = rule["widths"]
-    return AGREES if half <= widths.get(figure.known["measure"], widths["default"]) else UNDECIDED
+    return float(widths.get(figure.known["measure"], widths["default"]))
 
 
 def cause(
@@ -215,8 +221,10 @@ def replication_tables(archive: Archive, tables: Tables) -> dict[str, str]:
     rule, rows = archive.published["agreement"], []
     for figure in figures(archive.published):
         runs = runs_of(figure, figure.known["run"], archive, tables)
-        word = outcome(figure, runs, rule)
+        word, same = outcome(figure, runs, rule), figure.known.get("corpus") in rule["same_texts"]
         shown = cause(figure, runs, rule, archive, tables) if word == DIFFERS and runs else ""
+        texts = half_width(runs._replace(deviation=0.0), same) if runs and runs.seeds > 1 else 0.0
+        few = f"{TEXTS}: ± {number(texts)}" if texts > width(figure, rule) else DASH
         places = ", ".join(str(x + 1) for x in figure.place if x >= 0)
         name = f"`{figure.name}`" + f" ({places})" * bool(places)
         row: Row = {"figure": name, "paper": figure.known["paper"]}
@@ -225,10 +233,10 @@ def replication_tables(archive: Archive, tables: Tables) -> dict[str, str]:
             "here": DASH,
             "seeds": 0,
             "outcome": CAUSED if shown else word,
-            "cause": shown or DASH,
+            "cause": few if word == UNDECIDED else shown or DASH,
         }
         if runs is not None:
-            half = half_width(runs, figure.known.get("corpus") in rule["same_texts"])
+            half = half_width(runs, same)
             ends = "" if np.isnan(half) else f" ± {number(half)}"
             row |= {"here": f"{number(runs.mean)}{ends}", "seeds": runs.seeds}
         rows.append(row)
@@ -258,9 +266,8 @@ def sentences(t: Tables) -> Sentences:
         f"{x['paper']} {count} and {x[DIFFERS]} of {x['figures']}"
         for x, count in zip(papers, met, strict=True)
     )
-    few = sum(
-        x["outcome"] == UNDECIDED and Cell(x["seeds"]).value < _SEEDS for x in t.rows("replication")
-    )
+    undecided = [x for x in t.rows("replication") if x["outcome"] == UNDECIDED]
+    few = sum(Cell(x["seeds"]).value < _SEEDS for x in undecided)
     keys = ("agrees", "caused", "differs", "undecided", "missing")
     counts = {key: whole[word] for key, word in zip(keys, OUTCOMES, strict=True)}
     yield Cells(t, "replication_finding").say(
@@ -270,6 +277,7 @@ def sentences(t: Tables) -> Sentences:
         share=whole[MET],
         few=few,
         vary=int(whole[UNDECIDED]) - few,
+        texts=sum(x["cause"].startswith(TEXTS) for x in undecided),
         each=", ".join(each),
     )
 
