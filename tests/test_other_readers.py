@@ -11,7 +11,7 @@ from tests.callbacks.test_base import run_test
 
 
 def test_pyarrow_reads_a_folder_of_records(tmp_path: Path) -> None:
-    run_test(tmp_path, Predictions(), AttentionPermutation(draws=2))
+    run_test(tmp_path, Predictions(), AttentionPermutation(draws=2), figures=True)
     folder = tmp_path / "records"
     names = ("attention_permutation", "predictions")
     files = [str(folder / f"test/{name}.parquet") for name in names]

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import cache
 from pathlib import Path
 
 from attnlight.errors import InputError, did_you_mean
@@ -13,6 +14,7 @@ _NAME = re.compile(r"[\w-]+(/[\w-]+)?")  # neither a path with a suffix nor a cl
 _CLASS = re.compile(r"[A-Z]\w*")
 
 
+@cache  # commands look up a name or more in each step
 def shipped_configs() -> dict[str, Path]:
     """The shipped files by name, such as `experiments/sst_bilstm`, in alphabetical order."""
     paths = sorted(CONFIGS.rglob("*.yaml"), key=lambda path: path.with_suffix(""))

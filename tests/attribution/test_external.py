@@ -220,6 +220,7 @@ def test_what_predict_writes_is_what_a_test_reads(tmp_path: Path, kind: str) -> 
     np.testing.assert_allclose(taus, 1, atol=1e-12)
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_run_and_explain_compare_the_words_of_their_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,19 +122,20 @@ def faithfulness(
         scores = method(model, single, output, output.logits.argmax(-1))[row].tolist()
         scores = scores if method.signed else [abs(score) for score in scores]
         orders[method.label] = [ranked(scores, items)]
-    if len(items) <= 7:
-        orders["random"] = [list(order) for order in itertools.permutations(items)]
-    else:
+    if len(items) > 7:
         mask = torch.zeros_like(output.mask[row : row + 1])
         mask[0, items] = True
         drawn = random_rankings(mask, output.rows[row : row + 1], draws, seed=0)[0]
         orders["random"] = [order[: len(items)].tolist() for order in drawn]
-    full, empty = probability(frozenset(items)), probability(frozenset())
+    every = frozenset(items)
+    full, empty = probability(every), probability(frozenset())
     values: dict[str, list[float]] = {}
-    for name, of_name in orders.items():
-        for share in shares:
-            count = max(1, math.ceil(share * len(items)))
-            rest = [full - probability(frozenset(order[count:])) for order in of_name]
+    for share in shares:
+        count = max(1, math.ceil(share * len(items)))
+        if len(items) <= 7:  # the mean over all orders is that over all sets of first items
+            orders["random"] = [list(first) for first in itertools.combinations(items, count)]
+        for name, of_name in orders.items():
+            rest = [full - probability(every.difference(order[:count])) for order in of_name]
             top = [full - probability(frozenset(order[:count])) for order in of_name]
             found = {"comprehensiveness": rest, "sufficiency": top}
             scale = full - empty if full - empty >= 1e-5 else math.nan

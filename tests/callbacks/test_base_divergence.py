@@ -63,8 +63,8 @@ def record_of(
     folder: Path, task: Any, data: Any, base: Path, figures: bool = False, **options: Any
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The record of a test and its metadata."""
-    test = BaseDivergence(base=str(base), figures=figures, **options)
-    record = recorded(folder, test, task=task, data=data)
+    test = BaseDivergence(base=str(base), **options)
+    record = recorded(folder, test, figures=figures, task=task, data=data)
     return dict(record.columns), dict(record.metadata)
 
 

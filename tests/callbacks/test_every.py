@@ -258,7 +258,7 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
         DecisionFlip(),
         DecisionFlip(emptied="uniform"),
         Faithfulness(["attention"], replacement="attention", normalized=True),
-        AdversarialAttention(evaluations=300, search=SEARCH),
+        AdversarialAttention(evaluations=60, search=SEARCH),
     ],
     ids=named,
 )

@@ -227,7 +227,8 @@ def test_at_most_so_many_tokens(tmp_path: Path) -> None:
     measured = {}
     for count in (2, 12, 1000):
         folder = tmp_path / str(count)
-        trainer(folder, Faithfulness(max_instances=count)).test(task, loader, verbose=False)
+        test = Faithfulness(max_instances=count, figures=False)
+        trainer(folder, test).test(task, loader, verbose=False)
         columns = read_record(folder / "records/test/faithfulness.parquet").columns
         defined = ~np.isnan(columns["comprehensiveness_attention"])
         measured[count] = {

@@ -99,7 +99,7 @@ def test_record_figure_and_ceilings_of_two_seeds(
         torch.manual_seed(seed)
         task, folder = OutsideTask(affine), tmp_path / f"e/seed{seed}"
         test = SaliencyAgreement(methods=methods, keep_scores=True)
-        recorded(folder, test, task=task, texts=texts)
+        recorded(folder, test, figures=True, task=task, texts=texts)
         runs.append(folder)
     record = read_record(runs[0] / RECORD)
     assert record.metadata["measures"] == [

@@ -89,16 +89,20 @@ def test_promises_that_a_network_of_the_users_own_breaks_are_said(
 
 
 @pytest.mark.usefixtures("pictures")
+def test_figures_are_of_three_kinds(fitted: Path) -> None:
+    assert main(["test", str(fitted), *attached("attention_permutation"), "--overwrite"]) == 0
+    for ending in ("svg", "pdf", "png"):
+        assert (fitted / f"figures/test/attention_permutation.{ending}").stat().st_size > 1000
+
+
 def test_test_validate_report(fitted: Path, printed: Printed) -> None:
     tests = attached("predictions", "attention_permutation")
-    said = printed("test", str(fitted), *tests)
+    said = printed("test", str(fitted), *tests, "--overwrite")
     assert "Shuffling attention moves the prediction by" in said
     assert said.splitlines()[-1] == str(fitted)
     record = read_record(fitted / "records/test/attention_permutation.parquet")
     assert len(record.columns["index"]) == 111
     assert record.metadata["checkpoint"] == "best.ckpt"
-    for ending in ("svg", "pdf", "png"):
-        assert (fitted / f"figures/test/attention_permutation.{ending}").stat().st_size > 1000
     said = printed("validate", str(fitted), *without_figures(fitted / "v.yaml", "predictions"))
     assert "of the predictions equal the label" in said
     assert "May the attention" not in said

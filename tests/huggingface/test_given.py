@@ -38,6 +38,7 @@ def probabilities(results: attnlight.Results) -> torch.Tensor:
     return torch.tensor([*map(list, results.table("predictions")["probabilities"])])
 
 
+@pytest.mark.usefixtures("few_steps")
 class TestRun:
     def test_a_model_with_its_tokenizer_is_its_folder(
         self, folder: Path, model: Any, tokenizer: Any

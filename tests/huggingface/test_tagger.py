@@ -189,6 +189,7 @@ def test_corpus_has_tags_at_first_pieces() -> None:
         ], row
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_fit_test_and_explain() -> None:
     fit = ["fit", "--model=huggingface_tagger", "--model.net.path=plain", "--data=tags.conll"]
     fit += ["--data.tokenizer=plain", "--experiment=tags", "--trainer.max_epochs=1"]

@@ -19,6 +19,8 @@ from tests.bases import Planted, classifier, spec
 from tests.pairs import PlantedPairs, pair_task
 from tests.tasks.tagged import corpus, task_of, written
 
+pytestmark = pytest.mark.usefixtures("few_steps")
+
 TEXTS = ["filler5 filler17 filler3", "filler7 filler8", "filler1 nonsense filler2 filler6"]
 
 

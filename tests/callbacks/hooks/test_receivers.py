@@ -30,7 +30,8 @@ def events(folder: Path) -> Iterator[Any]:
 def said(folder: Path, logger: Any) -> dict[str, float]:
     """Run a test with a logger; its scalars as the CSV logger, without names, has them."""
     test = AttentionPermutation(draws=5)
-    started = run_test(folder, test, SummaryTable(), logger=[logger, CSVLogger(folder / "csv")])
+    loggers = [logger, CSVLogger(folder / "csv")]
+    started = run_test(folder, test, SummaryTable(), figures=True, logger=loggers)
     logger.finalize("success")
     (path,) = (folder / "csv").rglob("metrics.csv")
     names, values = (line.split(",") for line in path.read_text().splitlines())

@@ -96,7 +96,7 @@ class TestNotFinite:
     def test_nothing_is_finite(self, tmp_path: Path) -> None:
         """As after a training that diverged: NaN scalars, no figure, and a report all the same."""
         tests = (Predictions(), AttentionPermutation(5))
-        found = run_test(tmp_path, *tests, task=broken(*range(23)))
+        found = run_test(tmp_path, *tests, figures=True, task=broken(*range(23)))
         assert np.isnan(float(found.callback_metrics["test/attention_permutation/flip_rate"]))
         assert found.callback_metrics["test/predictions/non_finite"] == 23
         assert not (tmp_path / "figures").exists()
