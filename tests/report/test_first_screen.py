@@ -1,6 +1,7 @@
 """What a page begins with: subject, answer, five rows and a text."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,10 @@ def test_rows_have_sign_answer_bar_and_number(tmp_path: Path) -> None:
     bounds = [100 * rule["no_below"], 100 * rule["yes_from"]]
     assert rows["ranks"].bounds == pytest.approx(bounds)
     assert rows["ranks"].number == f"{line.value:.2f} [{line.low:.2f}, {line.high:.2f}]"
+    stricter = [replace(one, bounds=(0.5, 0.7)) if one is line else one for one in card.lines]
+    (other, *_) = five_rows(stricter, card.items)  # as of a model without an encoder
+    assert other.measures == "Somers' D in the worst class; yes from 0.7, no below 0.5"
+    assert other.bounds == (50, 70)
     assert (rows["needed"].sign, rows["needed"].line.answer) == ("✓", "yes")
     assert (rows["words"].sign, rows["words"].bar, rows["words"].bounds) == ("\u2013", (), ())
     screen = first_screen(page_of(folder))

@@ -20,7 +20,7 @@ from attnlight.storage.shipped import find_config
 NOT_MEASURED, NOT_APPLICABLE, NOT_FINITE = "not measured", "not applicable", "not finite"
 NOT_SHOWN = "not shown"
 _UNDEFINED = "Undefined in every text: no deletion has an effect that differs from another's."
-_BOUNDS = ("no_below", "yes_from", "alike")
+BOUNDS = ("no_below", "yes_from", "alike")
 _FAITHFULNESS, _GAIN = "faithfulness", "excess_comprehensiveness_"
 
 
@@ -121,7 +121,7 @@ def line_of(
         share=found.texts / records.total if records.total else None,
         missing=missing,
         command=command,
-        bounds=tuple(fields[bound] for bound in _BOUNDS if bound in fields),
+        bounds=tuple(fields[bound] for bound in BOUNDS if bound in fields),
     )
 
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from attnlight.report.verdict.estimate import rules
-from attnlight.report.verdict.lines import Line, span
+from attnlight.report.verdict.lines import BOUNDS, Line, span
 
 _ROWS = ("ranks", "finds", "needed", "words")
 _OPEN = "\u2013"  # the sign of a line without an answer because it has no number
@@ -49,8 +49,10 @@ def rows_of(card: Sequence[Line], items: str) -> list[Row]:
         last = lines.get("smallest_set", last)
     first, rows = [lines["cites"]] if "cites" in lines else [], []
     for line in (*first, *(lines[name] for name in _ROWS), last):
+        rule = rules()[line.name]  # whose bounds may be others for this kind of model
+        rule = rule | dict(zip(filter(rule.__contains__, BOUNDS), line.bounds, strict=False))
         words = {
-            name: text.format(items=items, **rules()[line.name])
+            name: text.format(items=items, **rule)
             for name, text in rules()["rows"][line.name].items()
         }
         number, bar = "", tuple[float, ...]()
