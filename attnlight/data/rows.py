@@ -18,6 +18,7 @@ ARRAYS = (np.ndarray, np.generic, Tensor)  # whose values Python has types of it
 # What a row may hold, and the argument of `TrainedModel.encode` that takes a list of it.
 COLUMNS = {"text": "texts", "pos": "pos", "query": "queries", "candidates": "candidates"}
 _SYNONYMS = {"passage": "text", "tokens": "text", "labels": "label", "tags": "label"}
+_LESSER = ("labels", "tags")  # count where there is no `label`
 _EXPECTED = (
     "a list of texts, such as ['a film'], of pairs of text and label, or of mappings with `text`, or a "
     "table with the column `text`, such as pandas.read_csv(FILE)"
@@ -61,7 +62,7 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
     # Labels of a `datasets.Dataset` that are numbers count its own names.
     features = data.features if isinstance(data, _Dataset) else None
     kinds = features if isinstance(features, Mapping) else {}
-    label = next((kinds[x] for x in kinds if _SYNONYMS.get(x, x) == "label"), None)
+    label = next((kinds[x] for x in ("label", *_LESSER) if x in kinds), None)
     names = feature_names(label, of_lists=True)
     rows = list(data)
     if batches and all(isinstance(row, TextBatch) for row in rows):
@@ -114,8 +115,9 @@ def _named(row: Any, number: int, names: Sequence[str] | None) -> dict[str, Any]
             "with `text`."
         )
     found: dict[str, Any] = {}
+    left_out = _LESSER if "label" in given else ()
     for name, value in given.items():
-        column = _SYNONYMS.get(name, name)
+        column = _SYNONYMS.get(name, name) if name not in left_out else name
         if column in found:
             both = [other for other in given if _SYNONYMS.get(other, other) == column]
             raise InputError(f"{place} has both {' and '.join(both)}; remove one of them.")

@@ -123,6 +123,9 @@ def test_a_table_of_tagged_sentences(tmp_path: Path) -> None:
     place = tagger.classes.index
     own = [row | {"label": [np.int64(place(tag)) for tag in row["label"]]} for row in rows]
     expected = recorded(tagger, rows)
+    assert (
+        recorded(tagger, [row | {"tags": ["x"]} for row in rows]) == expected
+    )  # of something else
     for table in (pd.DataFrame(rows), datasets.Dataset.from_list(numbers, features=kinds), own):
         assert recorded(tagger, table) == expected
         explained = attnlight.explain(tagger, table, methods=[])
@@ -191,7 +194,7 @@ def test_a_label_is_a_class_or_refused(classes: list[str], label: Any, meaning: 
 
 
 SPLITS = datasets.DatasetDict(train=TABLES["dataset"], test=TABLES["dataset"])
-BOTH = {"text": "a", "tokens": ["b"]}, {"text": "a", "label": 0, "labels": 0}
+BOTH = {"text": "a", "tokens": ["b"]}, {"text": "a", "labels": 0, "tags": ["b"]}
 
 
 def refused() -> Iterator[tuple[Any, str]]:
@@ -212,7 +215,7 @@ def refused() -> Iterator[tuple[Any, str]]:
     yield pd.DataFrame({"text": ["a", None]}), r"text of row 1 of the data is (nan|None); expected"
     yield [{"tokens": ["a", 1]}], r"text of row 0 of the data is \['a', 1\]; expected a string"
     yield [BOTH[0]], "row 0 of the data has both text and tokens; remove one of them"
-    yield [BOTH[1]], "row 0 of the data has both label and labels; remove one of them"
+    yield [BOTH[1]], "row 0 of the data has both labels and tags; remove one of them"
     yield ["a", "b \ud800"], r"text of row 1 of the data, 'b \\ud800', has a lone surrogate"
     yield ["a", {"text": "a", "label": 0}], "row 0 of the data has no `label`, which row 1 has"
     yield [{"text": "a", "label": 0}, "a"], "row 1 of the data has no `label`, which row 0 has"
@@ -242,7 +245,8 @@ def test_a_string_is_one_text_to_explain_and_no_data_to_test_on(task: AttentionT
 @pytest.mark.parametrize(
     ("option", "value", "sentence"),
     [
-        *(("batch_size", n, f"batch_size is {n!r}; it must be at least 1") for n in (0, "3")),
+        *(("batch_size", n, f"batch_size is {n}; it must be at least 1") for n in (0, -1)),
+        ("batch_size", "3", "batch_size is '3'; it must be at least 1"),
         *(("tests", tests, "there is no test to run") for tests in ("", " ", ",", None)),
     ],
 )
