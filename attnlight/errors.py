@@ -36,7 +36,7 @@ def require_at_least(bound: float, **options: float | None) -> None:
     """Check that options are at least `bound`; None means that an option is not given.
 
     Raises:
-        InputError: An option is smaller or no number; the message names it and its value.
+        InputError: An option is smaller or not a number; the message names it and its value.
     """
     for name, value in options.items():
         if value is not None and not (isinstance(value, Real) and value >= bound):

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from attnlight.batch import PAD, AttentionModel, AttentionOutput, TextBatch
+from attnlight.data.targets import IGNORED
 from attnlight.errors import InputError, one_line
 from attnlight.reference.trained import evaluating, network_of
 
@@ -117,7 +118,7 @@ def _broken(model: Any, batch: TextBatch, output: AttentionOutput) -> Iterator[s
     token_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     # More padding after each text, sentence, query and translation; there are no labels.
     wider = batch.apply(lambda values: pad(values, (0, _PADDING) * (values.ndim - 1), value=PAD))
-    target = None if batch.target is None else pad(batch.target, (0, _PADDING), value=-100)
+    target = None if batch.target is None else pad(batch.target, (0, _PADDING), value=IGNORED)
     padded = replace(wider, allowed_classes=batch.allowed_classes, target=target)
     # The state of a decoder may depend on the attention of the rows before.
     alone = output.rows[:, 0] != output.rows[:, 0].roll(-1)

@@ -62,12 +62,14 @@ def write_study(folder: Path, output: Path | None = None) -> list[Path]:
         },
     }
     full = {"estimates.csv": estimates_csv(estimates)}
-    answers, tables = verdicts(estimates, compared), study_tables(estimates)
     bases = [folder / name for name in study.finished("base").index]
+    answers: Mapping[str, Sequence[str]] = {}
     if roles == ["base"] and all(map(is_run, bases)):  # there is no variant to compare them with
         by_config = group_runs(bases)
         head["lead"] = text("leads", "bases")
-        answers, tables = {}, comparison_tables(by_config, measure_groups(by_config))
+        tables = comparison_tables(by_config, measure_groups(by_config))
+    else:
+        answers, tables = verdicts(estimates, compared), study_tables(estimates)
     output = folder / "report" if output is None else output
     return write_files(output, head, compared, answers, tables, figures(estimates), full)
 

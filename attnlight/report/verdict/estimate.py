@@ -26,7 +26,7 @@ def rules(name: str = "verdict") -> dict[str, Any]:
 
 
 def of_items(text: str, items: str) -> str:
-    """A text of the rules in which a word is what attention weighs: a word, or a sentence."""
+    """The text with `word` replaced by the singular of `items`, which attention weighs."""
     return re.sub(r"\bword\b", items.removesuffix("s"), text)
 
 
