@@ -42,7 +42,7 @@ MODELS, NEWSGROUPS, BABI, PLANTED = (
     conditions(study, rf"{study}-(?P<condition>\w+)", CONDITIONS) for study in MEASURES
 )
 TESTED = MODELS | NEWSGROUPS | BABI  # all but planted texts
-_PLACES = {" on 20 Newsgroups": NEWSGROUPS, " on bAbI 1": BABI}
+_PLACES = {"honest_20_newsgroups_sports": " on 20 Newsgroups", "honest_babi_1": " on bAbI 1"}
 ITSELF: dict[str, str] = _NAMES["with_itself"]
 ADVERSARIES = "adversaries.csv"  # beside the archived runs of a condition
 BETTER, FAITHFUL, CLAIM = "claim: better", "faithful", "claim: faithful"
@@ -102,6 +102,7 @@ def differences(archive: Archive, models: Mapping[str, Condition] = MODELS) -> I
 def summary(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Iterator[Row]:
     """What is shown of each condition, and whether three quarters of the measures of faithfulness gain."""
     faithful = {x for of in MEASURES.values() for x, y in of.items() if FAITHFUL in y}
+    place = _PLACES.get(next(iter(models)).partition("-")[0], "")
     for condition, of in groupby(differences(archive, models), key=lambda row: row["condition"]):
         rows = [*of]
         said = [[x["measure"] for x in rows if x[BETTER] == word] for word in (HOLDS, FAILS)]
@@ -112,10 +113,7 @@ def summary(archive: Archive, models: Mapping[str, Condition] = MODELS) -> Itera
         }
         few = FAILS if len(faithful) - worse < least else OPEN
         verdict = (HOLDS if better >= least else few) if row["seeds"] else NOT_RUN
-        corpora = (place for place, of in _PLACES.items() if of is models)
-        words = (
-            f"{condition}{next(corpora, '')}, {better} of {len(faithful)} better and {worse} worse:"
-        )
+        words = f"{condition}{place}, {better} of {len(faithful)} better and {worse} worse:"
         yield row | ({FAITHFUL: words, CLAIM: verdict} if models is not PLANTED else {})
 
 
