@@ -159,9 +159,12 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     majority = _majority(records)
     case, speaks_of = "unmeasured", None
     if classes:
-        found = by_size.ratio.interval()[0] if by_size else np.nan
-        enough = not records.alone or found >= rules()["ranks"]["least_found"]
-        case, speaks_of = case_of(classes, words.answer == "yes", enough)
+        rule = rules()["ranks"]
+        bound = rule["found_from" if records.alone else "least_found"]
+        finds_words = by_size is not None and by_size.found >= bound
+        in_class = (of.alternative_of(records, False, one.number) for one in classes)
+        firsts = [one is not None and one.found >= rule["found_from"] for one in in_class]
+        case, speaks_of = case_of(classes, words.answer == "yes", finds_words, firsts)
         if case == "not_finding" and (by_size is None or np.isnan(by_size.ratio.value)):
             case = "unmeasured" if by_size is None else "not_decided"
     elif records.has(TEST, "log_odds"):
@@ -238,17 +241,22 @@ def _sentence(
         "kind": rules()["kind_words"][records.kind],
     }
     fields["found"] = by_size.ratio.value if by_size else np.nan
-    for name in ("read", "elsewhere", "ratio"):
+    fields["ratio"] = "" if np.isnan(fields["found"]) else filled(words["ratio"], **fields)
+    for name in ("read", "elsewhere"):
         fields[name] = ""
         if best is not None and best.has_effect:
             method = {"method": best.method, "passes": f"{best.passes:.0f}"}
-            fields[name] = filled(words[name], **method, share=best.ratio.value)
+            fields[name] = filled(words[name], **method)
     fields["follows"] = ", ".join(one.name for one in classes if one.side == "yes")
+    fields["where"] = words["everywhere" if len(classes) > 1 else "in_one"]
     if speaks_of is not None:
         texts = sum(one.d.texts for one in classes)
         enough = speaks_of.needed(texts)
         fields |= {"class": speaks_of.name, "opposing": speaks_of.opposing.value, "texts": texts}
         fields |= {"value": speaks_of.d.value, "interval": of.span(speaks_of.interval)}
+        fields["where"] = fields["where"].format(**fields)
+        fields["ends"] = of.span(speaks_of.opposing.interval(), percent=True)
+        case = "weight_not_decided" if case == "not_decided" and speaks_of.orders else case
         more = words["more" if enough <= words["most_more"] * texts else "at_bound"]
         fields["more"] = more.format(needed=enough) if enough > texts else ""
     return filled(of_items(words[case], records.unit), **fields).replace("%", " %")

@@ -32,7 +32,7 @@ def of_items(text: str, items: str) -> str:
 
 def digest() -> str:
     """A hash of the rules that decide, which verdict.yaml and licences.yaml name."""
-    deciding = ("version", "level", "least_texts", "ranks", "words", "decisions", "kinds")
+    deciding = ("version", "level", "least_texts", "ranks", "finds", "words", "decisions", "kinds")
     text = json.dumps({name: rules()[name] for name in deciding}, sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 

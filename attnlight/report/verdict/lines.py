@@ -83,6 +83,11 @@ class Alternative(NamedTuple):
     names: tuple[str, ...]
 
     @property
+    def found(self) -> float:
+        """The lower end of the interval of attention's share; NaN if it is undefined."""
+        return float(self.ratio.interval()[0])
+
+    @property
     def has_effect(self) -> bool:
         """Whether it takes clearly more from the prediction than random deletion does."""
         return bool(self.gain.interval()[0] > rules()["finds"]["least_effect"])
@@ -187,8 +192,13 @@ def _column(records: CardRecords, test: str, name: str) -> tuple[Rows, Floats]:
     return texts, values
 
 
-def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | None:
-    """The best of the methods of `finds`, signed or by size; None if they were not compared."""
+def alternative_of(
+    records: CardRecords, signed: bool = True, predicted: int | None = None
+) -> Alternative | None:
+    """The best of the methods of `finds`, signed or by size; None if they were not compared.
+
+    `predicted` is the class in whose texts they are compared; None: in all.
+    """
     entry = records.metadata.get(_FAITHFULNESS, {})
     methods: dict[str, Any] = entry.get("methods") or {}
     wanted = rules()["finds"]["methods"]
@@ -200,11 +210,14 @@ def alternative_of(records: CardRecords, signed: bool = True) -> Alternative | N
     own = next((label for label, method in methods.items() if method["name"] == "attention"), "")
     names = [f"{_GAIN}{label}" for label in (own, *labels.values())]
     complete = own and labels.keys() == {*wanted} and entry.get("replacement") == "delete"
-    if not complete or not records.has(_FAITHFULNESS, *names):
+    among = () if predicted is None else ("prediction",)
+    if not complete or not records.has(_FAITHFULNESS, *names, *among):
         return None
-    texts, columns = records.columns(records.records[_FAITHFULNESS], *names)
-    values = np.stack(columns, axis=1)
+    texts, columns = records.columns(records.records[_FAITHFULNESS], *names, *among)
+    values = np.stack(columns[: len(names)], axis=1)
     defined = ~np.isnan(values).any(axis=1)
+    if predicted is not None:
+        defined &= columns[-1] == predicted
     if not defined.any():
         return None
     texts, values = texts[defined], values[defined]

@@ -19,18 +19,22 @@ class ClassAgreement(NamedTuple):
 
     Attributes:
         name: The class.
+        number: Its number.
         d: Somers' D.
         interval: Of `d`.
         opposing: Attention on words that speak against the prediction.
         yes_from: The least D of a yes.
+        orders: Whether D is as a yes asks: as large, its interval at most the rules' `slack` below.
         side: `yes`, `between`, `no`, `opposing`, `unseen` or `undecided`.
     """
 
     name: str
+    number: int
     d: Estimate
     interval: tuple[float, float]
     opposing: Estimate
     yes_from: float
+    orders: bool
     side: str
 
     def needed(self, texts: int) -> int:
@@ -40,9 +44,10 @@ class ClassAgreement(NamedTuple):
         """
         if math.isnan(self.d.value):
             return 0
-        low, high = self.interval
-        bounds = rules()["ranks"]["no_below"], self.yes_from
-        distance = min(abs(self.d.value - bound) for bound in bounds)
+        (low, high), rule = self.interval, rules()["ranks"]
+        distance = self.d.value - self.yes_from + rule["slack"]
+        if self.d.value < self.yes_from:
+            distance = min(abs(self.d.value - x) for x in (rule["no_below"], self.yes_from))
         needed = texts * ((high - low) / 2 / max(distance, 1e-3)) ** 2
         digits = 10 ** max(0, math.floor(math.log10(max(needed, 1))) - 1)
         return int(math.ceil(needed / digits) * digits)
@@ -63,7 +68,7 @@ def agreements(records: CardRecords) -> list[ClassAgreement]:
     yes_from = rules()["ranks"]["yes_from_alone" if records.alone else "yes_from"]
     found = [
         _agreement(
-            records.class_name(TEST, int(one)),
+            (records.class_name(TEST, int(one)), int(one)),
             texts[rows],
             (d[rows], opposing[rows]),
             (own, max(effects), float(defined_mean(odds[rows]))),
@@ -76,14 +81,14 @@ def agreements(records: CardRecords) -> list[ClassAgreement]:
 
 
 def _agreement(
-    name: str,
+    named: tuple[str, int],
     texts: Rows,
     columns: tuple[Floats, Floats],
     effects: tuple[float, float, float],
     yes_from: float,
     confidence: float,
 ) -> ClassAgreement:
-    """The agreement of a class, from D and opposing mass (r,) of its texts (r,).
+    """The agreement of a class, by its name and number, from D and opposing mass (r,) of its texts (r,).
 
     `effects` are its mean largest effect, that of the class with the largest, and its mean log odds;
     `yes_from` is the least D of a yes.
@@ -95,10 +100,11 @@ def _agreement(
         not effects[0] >= max(rule["least_effect"], rule["least_effect_share"] * effects[1])
         or d.texts < rules()["least_texts"]
     )
+    orders = d.value >= yes_from and low >= yes_from - rule["slack"]
     sides = {
         "unseen": unseen,
         "opposing": least > rule["most_opposing"],
-        "yes": low >= yes_from and most <= rule["most_opposing"],
+        "yes": orders and most <= rule["most_opposing"],
         "undecided": high >= yes_from or low < rule["no_below"] <= high,
         "no": high < rule["no_below"],
         "between": True,
@@ -106,11 +112,11 @@ def _agreement(
     side = next(side for side, holds in sides.items() if holds)
     if side in ("no", "between") and effects[0] < rule["least_effect_share"] * effects[2]:
         side = "unseen"
-    return ClassAgreement(name, d, (low, high), opposing, yes_from, side)
+    return ClassAgreement(*named, d, (low, high), opposing, yes_from, orders, side)
 
 
 def case_of(
-    classes: Sequence[ClassAgreement], words: bool, finds: bool
+    classes: Sequence[ClassAgreement], words: bool, finds: bool, firsts: Sequence[bool]
 ) -> tuple[str, ClassAgreement]:
     """The case that the classes make, and the class that it speaks of.
 
@@ -118,15 +124,20 @@ def case_of(
         classes: Those of `agreements`, at least one.
         words: Whether states stand for their words.
         finds: Whether the words weighed most take what a yes asks for.
+        firsts: Of each class, whether they take there so much that they may be read in any order.
     """
-    by_side = {one.side: one for one in reversed(classes)}  # the worst of each side
+    by_side: dict[str, ClassAgreement] = {}
+    for one, first in reversed([*zip(classes, firsts, strict=True)]):  # the worst of a side is kept
+        below = one.side == "no" or (one.side == "undecided" and one.interval[1] < one.yes_from)
+        by_side["between" if first and below else one.side] = one
     against = by_side.get("opposing") or by_side.get("no")
     if against is None:
         for side, case in {"unseen": "unseen", "undecided": "not_decided"}.items():
             if side in by_side:
                 return case, by_side[side]
     if "yes" in by_side and by_side.keys() != {"yes"}:
-        return "some_classes", by_side["yes"]
+        reads = against is None and all(firsts)
+        return "order_in_some" if reads else "some_classes", by_side["yes"]
     if "opposing" in by_side:
         return "opposing", by_side["opposing"]
     if against is not None:
