@@ -34,7 +34,12 @@ from results_page import known_answers as trained
 from results_page import known_answers_kinds as kinds
 from results_page.known_answers import Checkpoints, planned
 from results_page.known_answers_cards import card_blocks
-from results_page.known_answers_judged import judged_blocks, kind_blocks, licence_text
+from results_page.known_answers_judged import (
+    judged_blocks,
+    kind_blocks,
+    licence_sentences,
+    licence_text,
+)
 from results_page.known_answers_tables import draw_scores, trained_blocks
 from results_page.tables import Row, interval, number, table
 from scipy.stats import mannwhitneyu
@@ -172,8 +177,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     elif stale:
         print(f"{LICENCES.name} differs from the judgement of the card")
     content = {**blocks(measure_all()), **trained_blocks(points, total)}
-    former = judged_blocks(kinds.read_cards(KINDS, 4), "kinds_4")
-    content |= {**card_blocks(CARDS), **former, **kind_blocks(cards)}
+    content |= {**card_blocks(CARDS), **kind_blocks(cards)}
+    for version in (4, 5):
+        former = kinds.read_cards(KINDS, version)
+        content |= judged_blocks(former, f"kinds_{version}")
+    content["kinds_5_licences"] = licence_sentences(former)
     return put([PAGE], content, arguments.check, agree) or int(arguments.check and stale)
 
 

@@ -170,8 +170,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         unpack(RECORDS, arguments.unpack)
         return 0
     if arguments.cards is not None:
-        study = "honest_sst" if any(arguments.cards.glob("honest_sst-*")) else ""
-        target = RECORDS / ("honest_cards.parquet" if study else "cards.parquet")
+        study = "honest_sst" if any(arguments.cards.glob("honest_sst-*")) else "cards"
+        target = RECORDS / ("cards.parquet" if study == "cards" else "honest_cards.parquet")
         left_out = known_answers.archive(arguments.cards, target, study, cards.KEYS, cards.card_of)
         print(*left_out, sep="\n")
     if arguments.roar is not None:

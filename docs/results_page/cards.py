@@ -9,6 +9,7 @@ import pandas as pd
 
 from attnlight.report.verdict.card import verdict_of
 from attnlight.report.verdict.card_records import CardRecords
+from attnlight.report.verdict.estimate import rules
 from results_page import NAMES
 from results_page.known_answers_kinds import unsigned
 from results_page.tables import DASH, Row, number, table
@@ -19,9 +20,10 @@ KEYS = ("model", "seed")
 
 
 def card_of(run: Path) -> Row:
-    """The kind of a model, the cases and sentences of its card, and its numbers."""
+    """The version of the rules, the kind of a model, the cases and sentences of its card, and its numbers."""
     card = verdict_of(run)
-    row: Row = {name: getattr(card, name) for name in ("kind", "case", "case_if_licensed")}
+    row: Row = {"version": rules()["version"]}
+    row |= {name: getattr(card, name) for name in ("kind", "case", "case_if_licensed")}
     row |= {"sentence": card.sentence, "alternative": card["alternative"].says}
     lines = {line.name: (line.value, line.low, line.high) for line in card.lines}
     for line, numbers in (lines | {"by_size": unsigned(CardRecords(run))}).items():
@@ -42,6 +44,7 @@ def card_table(path: Path, models: Mapping[str, str] = MODELS) -> str:
         counts = own["case_if_licensed"].value_counts(sort=True)
         answers = ", ".join(f"{case.replace('_', ' ')} ({n})" for case, n in counts.items())
         row: Row = {"model": models.get(name, name.replace("_", " ")), "seeds": len(own)}
+        row["rules"] = ", ".join(map(str, sorted(own["version"].unique())))
         row |= {"answer by seed": answers, "sentence, first seed": own["sentence"].iloc[0]}
         for line, heading in LINES.items():
             numbers = own.reindex(columns=[f"{line}_value", f"{line}_low", f"{line}_high"])

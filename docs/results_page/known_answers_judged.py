@@ -136,8 +136,8 @@ def licences(cards: pd.DataFrame) -> dict[str, Row]:
 
 
 def licence_text(cards: pd.DataFrame) -> str:
-    """The content of licences.yaml: licences are of the rules that made all cards, else of none."""
-    rules = [*cards["rules"].unique()] or [digest()]
+    """The content of licences.yaml: of the rules that made all cards set aside, else of none."""
+    rules = [*cards["rules"][cards["aside"]].unique()] or [digest()]
     content = {"rules": rules[0] if len(rules) == 1 else None} | licences(cards)
     return HEAD + yaml.safe_dump(content, sort_keys=False, default_flow_style=None)
 
@@ -202,6 +202,7 @@ def judged_blocks(cards: pd.DataFrame, name: str) -> dict[str, str]:
     """The judgement of a version, by the name of its place, which begins with `name`."""
     blocks = {}
     rows = judgeable(cards).assign(line=cards["model"], answer=cards[SENTENCE])
+    rows = rows[rows["rules"].isin(rows["rules"][rows["aside"]])]  # others have a former version's
     rows["kind"] += np.where(rows["aside"], " (set aside)", "")
     trained = {x: x for x in MODELS if (rows["model"] == x).any()}
     for truth in TRUTHS:

@@ -1,8 +1,9 @@
 """The archive of the verdict card on kinds of evidence, some of which are set aside.
 
 The study `known_kinds` trains the checkpoints; docs/results/known_answers_kinds.parquet has a row for
-each, with both truths, the card as if every kind of model had a licence, and the controls. The file
-with `_4` has what version 4 answered; its numbers are the same.
+each, with both truths, the card as if every kind of model had a licence, and the controls. The card is that
+of the version that was judged after it was trained; the file with `_4` has what version 4 answered where
+version 5 is archived.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ from results_page.tables import Row
 
 STUDY = "known_kinds"
 VERSION = int(rules()["version"])
-ASIDE = {4: f"{STUDY}_aside", VERSION: f"{STUDY}_new"}  # studies of the kinds that judge a version
+# Studies of the kinds that judge a version.
+ASIDE = {4: f"{STUDY}_aside", 5: f"{STUDY}_new", VERSION: f"{STUDY}_unseen"}
 KEYS = ("kind", "encoder", "treatment", "seed")
 TRUTHS = {"evidence": "by construction", "resampled": "by resampling"}
 NUMBERS = ("ranks", "finds", "finds_unsigned", "needed", "words", "smallest_set", "uniqueness")
@@ -85,10 +87,12 @@ def card_of(run: Path) -> Row:
 
 
 def read_cards(path: Path, version: int = VERSION) -> pd.DataFrame:
-    """The archived cards of a version with the constant rules; no row if there is no file."""
+    """The archived cards up to a version with the constant rules; no row if there is no file."""
     names = [*KEYS, "model", "rules", *TRUTHS, "case", *ANSWERS, *FITTED]
     cards = pd.read_parquet(path) if path.exists() else pd.DataFrame(columns=names)
-    if version != VERSION:
+    for later in (number for number in ASIDE if number > version):
+        cards = cards[~cards["kind"].isin(aside(later))]
+    if version == min(ASIDE):
         former = pd.read_parquet(path.with_stem(f"{path.stem}_{version}"))
         same = cards.drop(columns=[name for name in former if name not in KEYS])
         cards = former.merge(same, on=[*KEYS])

@@ -213,55 +213,115 @@ def card_of(
     words = {"tau_erasure_deletion": np.full(50, 0.4), "hidden_token_attribution": np.full(50, own)}
     write(folder, "state_token_agreement", words)
     values, metadata = comprehensiveness(ratio)
+    values["prediction"] = np.resize(rows["prediction"], 200)
     write(folder, "faithfulness", values, **metadata)
     return verdict_of(folder)
 
 
 class TestSentence:
     @pytest.mark.parametrize(
-        ("rows", "own", "case", "said"),
+        ("rows", "own", "ratio", "case", "said"),
         [
-            (agreement(0.9, 0.8), 1.0, "yes", "Yes: it orders the words by their use"),
-            (agreement(0.9, 0.8), 0.5, "mixing", "but each state mixes several."),
-            (agreement(0.9, 0.64), 0.5, "mixing", "but each state mixes several."),
-            (agreement(0.56, 0.55), 0.5, "top_words", "Top words only"),
-            (agreement(0.6, 0.62), 1.0, "top_words", "take 60 % of what those of integrated"),
-            (agreement(0.9, 0.3), 1.0, "some_classes", 'Only where it predicts "dull"; elsewhere'),
-            (agreement(0.9, 0.6), 1.0, "some_classes", 'Only where it predicts "dull"; elsewhere'),
-            (agreement(0.3, 0.6), 1.0, "not_following", "(Somers' D 0.31); read integrated"),
-            (agreement(0.9, 0.9, opposing=0.6), 1.0, "opposing", "60 % of its weight is on words"),
+            (
+                agreement(0.9, 0.8),
+                1.0,
+                0.6,
+                "yes",
+                "Yes: it orders the words by their use in every",
+            ),
+            (agreement(0.9), 1.0, 0.6, "yes", 'by their use where it predicts "dull".'),
+            (agreement(0.9, 0.72), 1.0, 0.6, "yes", "Yes: it orders the words by their use"),
+            (
+                agreement(0.9, 0.8),
+                0.5,
+                0.6,
+                "mixing",
+                "in every class, but each state mixes several.",
+            ),
+            (agreement(0.9, 0.64), 0.5, 0.4, "mixing", "but each state mixes several."),
+            (agreement(0.9), 0.5, 0.6, "mixing", 'where it predicts "dull", but each state mixes'),
+            (agreement(0.9, 0.8), 0.5, 0.2, "not_finding", "but those that it weighs most take 3"),
+            (agreement(0.56, 0.55), 0.5, 0.6, "top_words", "Top words only"),
+            (
+                agreement(0.6, 0.62),
+                1.0,
+                0.2,
+                "top_words",
+                "of the best method by size take; do not",
+            ),
+            (agreement(0.3, 0.6), 1.0, 0.6, "top_words", "Top words only: they take 99 % of what"),
+            (agreement(0.48, 0.48, noise=0.3), 1.0, 0.6, "top_words", "Top words only"),
+            (
+                agreement(0.9, 0.3),
+                1.0,
+                0.2,
+                "some_classes",
+                'Only where it predicts "dull"; elsewhere',
+            ),
+            (
+                agreement(0.9, 0.6),
+                1.0,
+                0.2,
+                "some_classes",
+                'Only where it predicts "dull"; elsewhere',
+            ),
+            (
+                agreement(0.9, 0.3),
+                1.0,
+                0.6,
+                "order_in_some",
+                "elsewhere read its top words alone: they",
+            ),
+            (agreement(0.3, 0.6), 1.0, 0.2, "not_following", "(Somers' D 0.31); read integrated"),
+            (
+                agreement(0.9, 0.9, opposing=0.6),
+                1.0,
+                0.6,
+                "opposing",
+                "60 % of its weight is on words",
+            ),
             (
                 agreement(0.9, 0.7),
                 1.0,
+                0.6,
                 "not_decided",
                 "Somers' D is 0.69 [0.67, 0.72]; about 3,300 texts would do.",
             ),
-            (agreement(0.9, 0.52, noise=0.5), 1.0, "not_decided", "too near a bound for more"),
-            (agreement(0.9, 0.9, effect=1e-3), 1.0, "unseen", 'where it predicts "'),
+            (agreement(0.9, 0.52, noise=0.5), 1.0, 0.2, "not_decided", "too near a bound for more"),
+            (agreement(0.9, 0.9, effect=1e-3), 1.0, 0.6, "unseen", 'where it predicts "'),
         ],
     )
     def test_the_first_case_that_fits(
-        self, tmp_path: Path, rows: Rows, own: float, case: str, said: str
+        self, tmp_path: Path, rows: Rows, own: float, ratio: float, case: str, said: str
     ) -> None:
-        card = card_of(tmp_path, rows, own)
+        card = card_of(tmp_path, rows, own, ratio)
         assert (card.case, card.case_if_licensed, card.kind) == (case, case, "none")
         assert said in card.sentence
+        assert re.fullmatch(RULES["answers"][case], card.sentence_parts[1])
         assert card.decision == RULES["decisions"][case]
         assert str(card).split("\n\n")[2].replace("\n", " ") == card.sentence
 
     @pytest.mark.parametrize(
         ("own", "ratio", "case"),
-        [(1.0, 0.5, "yes"), (1.0, 0.44, "not_finding"), (0.5, 0.44, "mixing")],
+        [
+            (1.0, 0.5, "yes"),
+            (1.0, 0.44, "not_finding"),
+            (0.5, 0.44, "mixing"),
+            (0.5, 0.29, "not_finding"),
+        ],
     )
-    def test_weights_without_an_encoder_must_also_find(
+    def test_weights_must_also_find(
         self, tmp_path: Path, own: float, ratio: float, case: str
     ) -> None:
-        """The best method by size takes 0.6: three quarters of that, surely, are a yes."""
+        """The best method by size takes 0.6: half of that, surely, and alone three quarters are a yes."""
         card = card_of(tmp_path, agreement(0.9, 0.8), own, ratio)
         assert card.case == case
         if case == "not_finding":
             assert card.decision == "in part"
-            assert re.search(r"take 7\d % of what .* by size take; read integrated", card.sentence)
+            share = "7" if own == 1 else "4"
+            assert re.search(
+                rf"take {share}\d % of what .* size take; read integrated", card.sentence
+            )
             (tmp_path / "records/test/faithfulness.parquet").unlink()
             assert verdict_of(tmp_path).case == "unmeasured"
 
@@ -269,7 +329,9 @@ class TestSentence:
         self, tmp_path: Path
     ) -> None:
         rows = agreement(0.9, 0.9) | {"opposing_mass": np.resize([0.3, 0.69], 200)}
-        assert card_of(tmp_path, rows).case == "not_decided"
+        card = card_of(tmp_path, rows)
+        assert card.case == "not_decided"
+        assert re.search(r"49 % \[46, 53\] of its weight is on words that speak", card.sentence)
 
     def test_a_class_without_effect_beside_another(self, tmp_path: Path) -> None:
         rows = agreement(0.9, 0.9)
@@ -277,7 +339,19 @@ class TestSentence:
         assert card_of(tmp_path, rows).case == "unseen"
         assert 'where it predicts "fine"' in card_of(tmp_path, rows).sentence
         rows["somers_d_attention"][:100] = 0.1
-        assert card_of(tmp_path, rows).case == "not_following", "what is seen is a no"
+        assert card_of(tmp_path, rows, ratio=0.2).case == "not_following", "what is seen is a no"
+
+    def test_what_the_first_words_find_is_asked_in_each_class(self, tmp_path: Path) -> None:
+        """Of two classes with a poor order they find all in one alone: that of the other is a no."""
+        rows = agreement(0.3, 0.3)
+        card_of(tmp_path, rows)
+        values, metadata = comprehensiveness()
+        values["prediction"] = rows["prediction"]
+        values["excess_comprehensiveness_attention"][100:] = 0.01
+        write(tmp_path, "faithfulness", values, **metadata)
+        card = verdict_of(tmp_path)
+        assert card.case == "not_following"
+        assert f"D {rows['somers_d_attention'][100:].mean():.2f})" in card.sentence
 
     @pytest.mark.parametrize("encoder", ["none", "bilstm"])
     @pytest.mark.parametrize("undefined", [100, 200])
@@ -333,7 +407,7 @@ class TestSentence:
     def test_without_a_licence_the_worst_class_is_told(self, tmp_path: Path) -> None:
         """Of taggers, whose tokens are never deleted from their own sentence, `own` is undefined."""
         card = card_of(tmp_path, agreement(0.9, 0.1), own=np.nan, problem="tagging")
-        assert card.case_if_licensed == "some_classes"
+        assert card.case_if_licensed == "order_in_some"
         assert card["ranks"].value == pytest.approx(0.1, abs=0.03)
         assert f"is {card['ranks'].value:.2f} [" in card.sentence
 
@@ -405,13 +479,15 @@ class TestRanks:
         card = card_of(tmp_path, rows)
         assert (card.case, card["ranks"].answer) == ("too_few", "not shown")
 
-    def test_texts_that_would_decide(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(("mean", "noise", "bound"), [(0.66, 0.6, 0.7), (0.74, 1.5, 0.6)])
+    def test_texts_that_would_decide(
+        self, tmp_path: Path, mean: float, noise: float, bound: float
+    ) -> None:
         """The half width falls with the root of the number; to two digits, rounded up."""
-        rows = agreement(0.66, texts=200, noise=0.6)
-        card = card_of(tmp_path, rows)
+        card = card_of(tmp_path, agreement(mean, texts=200, noise=noise))
         line = card["ranks"]
         assert None not in (line.low, line.high, line.value)
-        distance = 0.7 - float(line.value or 0)
+        distance = abs(bound - float(line.value or 0))
         needed = 200 * ((float(line.high or 0) - float(line.low or 0)) / 2 / distance) ** 2
         digits = 10 ** (int(np.log10(needed)) - 1)
         assert f"about {int(-(-needed // digits) * digits):,} texts would do" in card.sentence
