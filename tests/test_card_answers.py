@@ -339,6 +339,10 @@ def test_a_licence_needs_all_aims_by_both_truths(cards: Any) -> None:
     assert entry["judgement"]["resampled"]["right"] == [48, 48]
     assert licence(cards(frame))["rules"] == "abc", "those that made the cards"
     assert licence(cards(frame.assign(rules=frame["kind"])))["rules"] is None
+    former = frame.assign(rules=np.where(frame["aside"], "abc", "former"))
+    assert licence(cards(former))["rules"] == "abc", "those of the kinds that judge"
+    (table,) = {judged.kind_blocks(cards(former))["kinds_by_evidence"]}
+    assert {row["kind"] for row in rows_of(table)} == {f"{kind} (set aside)" for kind in ASIDE}
     for how in ("truth", "right", "yes of others", "undecided", "kinds"):
         found = licence(cards(spoil(frame, how)))
         assert (found["none"]["licensed"], found["recurrent"]["licensed"]) == (False, True), how
@@ -470,10 +474,15 @@ def test_kinds_are_set_aside_by_the_digits_of_a_commit() -> None:
     every = {condition.split("-")[0] for condition in trained.planned(kinds.STUDY)}
     drawn = set()
     for prefix, digits in (("asked", 4037), ("sentences", 6389)):
-        own = sorted(name for name in every if name.startswith(prefix))
+        own = sorted(name for name in every - kinds.aside() if name.startswith(prefix))
         assert len(own) == 12
         drawn |= {*random.Random(digits).sample(own, 4)}
-    names = {x for x in every if not x.startswith(("asked", "sentences"))} - kinds.aside()
+    unseen, new = kinds.aside(), kinds.aside(5)
+    files = set((DOCS.parent / "configs/studies").glob("known_kinds*.yaml"))
+    for file in {x for x in files if "unseen" not in x.name}:
+        assert not {x.condition.split("-")[0] for x in trained.read_studies(file)} & unseen
+    every -= unseen
+    names = {x for x in every if not x.startswith(("asked", "sentences"))} - new
     assert len(names) >= 24
     assert kinds.aside(4) == {*random.Random(9152).sample(sorted(names), len(names) // 3)}
     first = trained.read_studies(DOCS.parent / "configs/studies/known_kinds.yaml")
@@ -487,7 +496,9 @@ def test_kinds_are_set_aside_by_the_digits_of_a_commit() -> None:
         r"[a-z_0-9]+", head.split("new kinds:")[1].split(". Trained")[0].replace("#", "")
     )
     assert len(written) == 24
-    assert kinds.aside() == {*random.Random(1558).sample(written, 12)} | drawn
+    assert new == {*random.Random(1558).sample(written, 12)} | drawn
+    left = {x for x in unseen if not x.startswith(("asked", "sentences"))}
+    assert left == {*written} - new, "those that were not drawn"
 
 
 def test_what_the_page_says_of_what_is_missed() -> None:
@@ -511,7 +522,7 @@ def test_what_the_page_says_of_what_is_missed() -> None:
 
 def test_what_the_page_says_of_version_5() -> None:
     """No yes is wrong; two kinds have a licence; the wrong answers of a CNN are a no to followers."""
-    found = kinds.read_cards(build.KINDS)
+    found = kinds.read_cards(build.KINDS, 5)
     found = found[~found["model"].isin(["hierarchical", "pairs"])]  # judged later
     aside = found[found["aside"] & (found["case"] != "majority")]
     for truth in kinds.TRUTHS:
@@ -529,7 +540,7 @@ def test_what_the_page_says_of_version_5() -> None:
 
 def test_what_the_page_says_of_hierarchical_models_and_pairs() -> None:
     """Of hierarchical models no yes is wrong; of pairs one is by construction, and others are too few."""
-    found = kinds.read_cards(build.KINDS)
+    found = kinds.read_cards(build.KINDS, 5)
     entries = judged.licences(found)
     entry, pairs = (entries[model] for model in ("hierarchical", "pairs"))
     assert (entry["licensed"], pairs["licensed"]) == (True, False)

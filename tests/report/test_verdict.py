@@ -341,6 +341,15 @@ class TestSentence:
         rows["somers_d_attention"][:100] = 0.1
         assert card_of(tmp_path, rows, ratio=0.2).case == "not_following", "what is seen is a no"
 
+    def test_where_no_method_takes_anything_there_is_no_share(self, tmp_path: Path) -> None:
+        card_of(tmp_path, agreement(0.9, 0.8), own=0.5)
+        values, metadata = comprehensiveness()
+        none = {name: np.zeros(200) for name in values if name.endswith("_by_size")}
+        write(tmp_path, "faithfulness", values | none, **metadata)
+        card = verdict_of(tmp_path)
+        assert card.case == "not_decided"
+        assert "there is nothing of which its first words could find a share" in card.sentence
+
     def test_what_the_first_words_find_is_asked_in_each_class(self, tmp_path: Path) -> None:
         """Of two classes with a poor order they find all in one alone: that of the other is a no."""
         rows = agreement(0.3, 0.3)

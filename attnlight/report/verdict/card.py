@@ -157,18 +157,7 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
     finds, instead = of.compared(records, best, by_size)
     last = of.smallest_set(records), of.uniqueness(records), cites(records)
     majority = _majority(records)
-    case, speaks_of = "unmeasured", None
-    if classes:
-        rule = rules()["ranks"]
-        bound = rule["found_from" if records.alone else "least_found"]
-        finds_words = by_size is not None and by_size.found >= bound
-        in_class = (of.alternative_of(records, False, one.number) for one in classes)
-        firsts = [one is not None and one.found >= rule["found_from"] for one in in_class]
-        case, speaks_of = case_of(classes, words.answer == "yes", finds_words, firsts)
-        if case == "not_finding" and (by_size is None or np.isnan(by_size.ratio.value)):
-            case = "unmeasured" if by_size is None else "not_decided"
-    elif records.has(TEST, "log_odds"):
-        case = "too_few"
+    case, speaks_of = _case(records, classes, by_size, words.answer == "yes")
     case = "majority" if majority else case
     licences = rules("licences")
     licensed = licences.get(records.kind, {}).get("licensed") and licences["rules"] == digest()
@@ -208,6 +197,29 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         () if best is None else best.names,
         records.unit,
     )
+
+
+def _case(
+    records: CardRecords,
+    classes: Sequence[ClassAgreement],
+    by_size: Alternative | None,
+    words: bool,
+) -> tuple[str, ClassAgreement | None]:
+    """The case if the kind of model has a licence, and the class that it speaks of.
+
+    `by_size` is the best method without signs; `words` tells whether states stand for their words.
+    """
+    if not classes:
+        return "too_few" if records.has(TEST, "log_odds") else "unmeasured", None
+    rule = rules()["ranks"]
+    bound = rule["found_from" if records.alone else "least_found"]
+    finds = by_size is not None and by_size.found >= bound
+    in_class = (of.alternative_of(records, False, one.number) for one in classes)
+    firsts = [one is not None and one.found >= rule["found_from"] for one in in_class]
+    case, speaks_of = case_of(classes, words, finds, firsts)
+    if case == "not_finding" and (by_size is None or np.isnan(by_size.ratio.value)):
+        case = "unmeasured" if by_size is None else "not_decided"
+    return case, speaks_of
 
 
 def _remarks(kind: str, licensed: bool, best: Alternative | None, sentence: str) -> tuple[str, ...]:
@@ -256,7 +268,8 @@ def _sentence(
         fields |= {"value": speaks_of.d.value, "interval": of.span(speaks_of.interval)}
         fields["where"] = fields["where"].format(**fields)
         fields["ends"] = of.span(speaks_of.opposing.interval(), percent=True)
-        case = "weight_not_decided" if case == "not_decided" and speaks_of.orders else case
+        if case == "not_decided" and speaks_of.orders:
+            case = "weight_open" if speaks_of.side == "undecided" else "nothing_to_find"
         more = words["more" if enough <= words["most_more"] * texts else "at_bound"]
         fields["more"] = more.format(needed=enough) if enough > texts else ""
     return filled(of_items(words[case], records.unit), **fields).replace("%", " %")
