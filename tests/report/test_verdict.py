@@ -793,8 +793,9 @@ def test_the_page_has_the_rules() -> None:
     ranks, finds, smallest = (RULES[name] for name in ("ranks", "finds", "smallest_set"))
     for sentence in (
         f"at least {ranks['yes_from']:g} in the worst predicted class",
-        f"at least {ranks['yes_from_alone']:g}, and deleting",
-        f"at least {100 * ranks['least_found']:g} % of what",
+        f"at least {ranks['yes_from_alone']:g}, and at least {100 * ranks['found_from']:g} % (the",
+        f"takes at least {100 * ranks['least_found']:g} % of what",
+        f"reach {ranks['slack']:g} below",
         f"below {ranks['no_below']:g}",
         f"at most {100 * ranks['most_opposing']:g} % of the weight",
         f"of at least {RULES['least_texts']} texts",
