@@ -17,6 +17,7 @@ import yaml
 
 from attnlight.errors import InputError
 from attnlight.report.study import read_study
+from attnlight.report.verdict.estimate import rules
 from attnlight.storage.files import read_yaml
 from tests.kept import BLOCKS, DOCS, FRONT, PAGE, PAGES, PLACE, archived, page
 from tests.report.fake import write_record
@@ -313,12 +314,20 @@ class TestCards:
         keys = {"index": np.arange(40), "position": np.zeros(40, np.int64)}
         path = tmp_path / "mine/base-s3/records/test/leave_one_out_agreement.parquet"
         write_record(path, keys | rows, test=path.stem, stage="test", measures=[])
+        signed = {x: (x, True) for x in ("attention", *rules()["finds"]["methods"])}
+        methods = signed | {f"{x}_by_size": (x, False) for x in signed if x != "attention"}
+        found = {f"excess_comprehensiveness_{x}": np.full(40, 0.3) for x in methods}
+        about = {x: dict(zip(("name", "signed"), y, strict=True)) for x, y in methods.items()}
+        more = {"methods": about, "replacement": "delete"}
+        other, told = path.with_stem("faithfulness"), {"stage": "test", "measures": []}
+        write_record(other, keys | found, test=other.stem, **told, **more)
         (path.parents[2] / "status.json").write_text('{"state": "finished"}')
         given = (tmp_path, target, "", cards.KEYS, cards.card_of)
         assert page("known_answers").archive(*given) == []
         (row,) = pd.read_parquet(target).to_dict("records")
         assert (row["model"], row["seed"], row["kind"]) == ("mine", 3, "other")
         assert (row["case"], row["case_if_licensed"]) == ("not_established", "mixing")
+        assert row["version"] == rules()["version"]
         assert "| 0.90 [0.90, 0.90] |" in cards.card_table(target)
 
 
