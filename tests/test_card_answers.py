@@ -560,3 +560,25 @@ def test_what_the_page_says_of_hierarchical_models_and_pairs() -> None:
     assert mistaken["resampled"].iloc[0] == pytest.approx(0.754, abs=5e-4)
     right, decided = pairs["judgement"]["evidence"]["right"]
     assert decided - right == 6
+
+
+def test_what_the_page_says_of_version_6() -> None:
+    """All kinds have a licence; what is wrong is a no to trained followers; version 5's wrong answers."""
+    found = kinds.read_cards(build.KINDS)
+    aside = found[found["aside"] & (found["case"] != "majority")]
+    entries = judged.licences(found)
+    assert all(entry["licensed"] for entry in entries.values())
+    missed = {model: entry["judgement"]["evidence"]["missed"] for model, entry in entries.items()}
+    assert missed.pop("transformer") == ["yes of followers"]
+    assert not any(missed.values())
+    assert entries["transformer"]["judgement"]["evidence"]["yes of followers"] == [20, 41]
+    for truth, count in {"evidence": 9, "resampled": 5}.items():
+        assert not ((aside["decision"] == "yes") & (aside[truth] <= 0.5)).any()
+        wrong = aside[(aside["decision"] == "no") & (aside[truth] >= 0.7)]
+        assert (len(wrong), {*wrong["treatment"]}) == (count, {"supervised"})
+    assert {*wrong["model"]} == {"hierarchical", "transformer"}
+    former = kinds.read_cards(build.KINDS, 5)
+    former = former[former["case"] != "majority"]
+    assert not ((former["decision"] == "yes") & (former["resampled"] <= 0.5)).any()
+    wrong = former[(former["decision"] == "no") & (former["resampled"] >= 0.7)]
+    assert (len(wrong), (wrong["finds_unsigned_low"] >= 0.75).sum()) == (27, 26)

@@ -126,7 +126,9 @@ def test_from_a_bert_to_a_verdict(here: Path) -> None:
     assert len(results.table("attention_permutation")) == 6
     assert figure.axes
     assert page == Path("page/index.html")
-    assert "no class is predicted of 30 texts or more that have two words" in page.read_text(encoding="utf-8")
+    assert "no class is predicted of 30 texts or more that have two words" in page.read_text(
+        encoding="utf-8"
+    )
 
 
 def test_pages_lead_to_every_notebook() -> None:
