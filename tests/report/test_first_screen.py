@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ class _Zero(dict[str, object]):
 
 def test_every_sentence_has_words_that_answer() -> None:
     sentences, answers = rules()["sentences"], rules()["answers"]
-    for case, pattern in answers.items():
-        sentence = sentences[case].format_map(_Zero(items="words"))
-        assert len(re.findall(pattern, sentence)) == 1, case
+    for (case, pattern), where in product(answers.items(), ("everywhere", "in_one")):
+        words = _Zero(items="words", where=sentences[where])
+        assert len(re.findall(pattern, sentences[case].format_map(words))) == 1, case
     assert answers.keys() >= rules()["decisions"].keys()
