@@ -312,7 +312,7 @@ class TestCards:
         rows |= {"log_odds": np.full(40, 4.0)}
         rows |= {"opposing_mass": np.zeros(40), "prediction": np.zeros(40, np.int64)}
         keys = {"index": np.arange(40), "position": np.zeros(40, np.int64)}
-        path = tmp_path / "mine/base-s3/records/test/leave_one_out_agreement.parquet"
+        path = tmp_path / "cards-mine/base-s3/records/test/leave_one_out_agreement.parquet"
         write_record(path, keys | rows, test=path.stem, stage="test", measures=[])
         signed = {x: (x, True) for x in ("attention", *rules()["finds"]["methods"])}
         methods = signed | {f"{x}_by_size": (x, False) for x in signed if x != "attention"}
@@ -322,7 +322,7 @@ class TestCards:
         other, told = path.with_stem("faithfulness"), {"stage": "test", "measures": []}
         write_record(other, keys | found, test=other.stem, **told, **more)
         (path.parents[2] / "status.json").write_text('{"state": "finished"}')
-        given = (tmp_path, target, "", cards.KEYS, cards.card_of)
+        given = (tmp_path, target, "cards", cards.KEYS, cards.card_of)
         assert page("known_answers").archive(*given) == []
         (row,) = pd.read_parquet(target).to_dict("records")
         assert (row["model"], row["seed"], row["kind"]) == ("mine", 3, "other")

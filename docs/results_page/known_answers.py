@@ -46,16 +46,15 @@ def archive(
     Args:
         runs: The folder.
         target: The file; its rows of other checkpoints stay.
-        study: The study; empty for runs `<model>/base-s<seed>` of any.
+        study: The study.
         keys: Columns of the names that make its conditions, and of the seed.
         row_of: The other columns of a run; empty if it lacks a test.
     """
     rows, left_out = [], []
-    start = f"{study}-" if study else ""
-    for status in sorted(runs.glob(f"{start}*/base-s*/status.json")):
+    for status in sorted(runs.glob(f"{study}-*/base-s*/status.json")):
         run, state = status.parent, json.loads(status.read_text(encoding="utf-8"))["state"]
         if row := row_of(run) if state == "finished" else {}:
-            names = run.parent.name.removeprefix(start).split("-", len(keys) - 2)
+            names = run.parent.name.removeprefix(f"{study}-").split("-", len(keys) - 2)
             point = [*names, int(run.name.removeprefix("base-s"))]
             rows.append(dict(zip(keys, point, strict=True)) | row)
         else:
