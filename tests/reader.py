@@ -226,6 +226,10 @@ class Reader:
             arguments = [next(words) for _ in range(count)]
             getattr(self, command)(arguments, path)
 
+    def run_console(self, block: Block) -> None:
+        """Check that the commands before printed it."""
+        assert " ".join(block.text.split()) in " ".join(self.printed.split())
+
     def pip(self, arguments: list[str], path: str) -> None:
         """Check that what is installed is there, extras included; the wheel has tests of its own."""
         project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from attnlight.__main__ import main
 from attnlight.records import read_record
 from tests.commands import ROOT
 from tests.reader import README, Block, Reader, blocks, commands
@@ -54,6 +56,14 @@ def test_a_block_of_the_readme_runs(tmp_path: Path) -> None:
     (block,) = (block for block in blocks(README) if "bag.Bag" in block.text)
     reader.follow(block)
     assert (tmp_path / "checkpoints/bag/first/best.ckpt").is_file()
+
+
+def test_explain_prints_what_the_readme_shows(capsys: pytest.CaptureFixture[str]) -> None:
+    first, shown = (block for block in blocks(README) if block.line < 40)
+    (line,) = (line for line in first.text.splitlines() if " explain " in line)
+    assert main(shlex.split(line, comments=True)[1:]) == 0
+    end = shown.text.split()
+    assert capsys.readouterr().out.split()[-len(end) :] == end
 
 
 def left_by_readme(reader: Reader) -> None:

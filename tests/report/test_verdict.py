@@ -240,16 +240,22 @@ class TestSentence:
             ),
             (agreement(0.9, 0.64), 0.5, 0.4, "mixing", "but each state mixes several."),
             (agreement(0.9), 0.5, 0.6, "mixing", 'where it predicts "dull", but each state mixes'),
-            (agreement(0.9, 0.8), 0.5, 0.2, "not_finding", "but those that it weighs most take 3"),
+            (
+                agreement(0.9, 0.8),
+                0.5,
+                0.2,
+                "not_finding",
+                "weighs most moves the prediction only 3",
+            ),
             (agreement(0.56, 0.55), 0.5, 0.6, "top_words", "Top words only"),
             (
                 agreement(0.6, 0.62),
                 1.0,
                 0.2,
                 "top_words",
-                "of the best method by size take; do not",
+                "that the best other method weighs most; do not",
             ),
-            (agreement(0.3, 0.6), 1.0, 0.6, "top_words", "Top words only: they take 99 % of what"),
+            (agreement(0.3, 0.6), 1.0, 0.6, "top_words", "moves the prediction 99 % as far as"),
             (agreement(0.48, 0.48, noise=0.3), 1.0, 0.6, "top_words", "Top words only"),
             (
                 agreement(0.9, 0.3),
@@ -270,7 +276,7 @@ class TestSentence:
                 1.0,
                 0.6,
                 "order_in_some",
-                "elsewhere read its top words alone: they",
+                "elsewhere read its top words alone: deleting them moves",
             ),
             (agreement(0.3, 0.6), 1.0, 0.2, "not_following", "(Somers' D 0.31); read integrated"),
             (
@@ -319,9 +325,7 @@ class TestSentence:
         if case == "not_finding":
             assert card.decision == "in part"
             share = "7" if own == 1 else "4"
-            assert re.search(
-                rf"take {share}\d % of what .* size take; read integrated", card.sentence
-            )
+            assert re.search(rf"only {share}\d % as far as .*; read integrated", card.sentence)
             (tmp_path / "records/test/faithfulness.parquet").unlink()
             assert verdict_of(tmp_path).case == "unmeasured"
 
@@ -348,7 +352,7 @@ class TestSentence:
         write(tmp_path, "faithfulness", values | none, **metadata)
         card = verdict_of(tmp_path)
         assert card.case == "not_decided"
-        assert "there is nothing of which its first words could find a share" in card.sentence
+        assert "so that attention has nothing to find" in card.sentence
 
     def test_what_the_first_words_find_is_asked_in_each_class(self, tmp_path: Path) -> None:
         """Of two classes with a poor order they find all in one alone: that of the other is a no."""
