@@ -1,7 +1,5 @@
 """ALTI: how near a token's part of a state is to the whole state, by layer (Ferrando et al., 2022)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch
@@ -84,7 +82,7 @@ class AttentionBlock:
     states: Tensor
     output: Tensor
 
-    def followed_by(self, norm: nn.LayerNorm) -> AttentionBlock:
+    def followed_by(self, norm: nn.LayerNorm) -> "AttentionBlock":
         """The block with a norm after its sum."""
         parts = (
             part - part.mean(-1, keepdim=True) for part in (self.values, self.states, self.output)
@@ -113,7 +111,7 @@ class AttentionBlock:
 
 
 @torch.no_grad()
-def attention_block(call: LayerCall) -> AttentionBlock:
+def attention_block(call: LayerCall) -> "AttentionBlock":
     """The attention block of a layer.
 
     Raises:

@@ -1,7 +1,5 @@
 """Attention of the token that answers, of any layer and head of a decoder-only model."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Attention as an explanation: the weights, alone and times what they weigh."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """The signature of an attribution method, and what all methods share."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
@@ -16,7 +14,7 @@ from attnlight.functional.masking import allowed_classes
 
 # Scores of items (R, N), and further columns (R,) of a method by name.
 Explanation = tuple[Tensor, dict[str, Tensor]]
-ATTRIBUTIONS: dict[str, type[Attribution]] = {}  # each class by its `name`, once it is defined
+ATTRIBUTIONS: dict[str, type["Attribution"]] = {}  # each class by its `name`, once it is defined
 
 
 @dataclass

@@ -1,7 +1,5 @@
 """Attribution methods by name, and from configurations."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from types import NoneType
 from typing import Any, get_args, get_type_hints

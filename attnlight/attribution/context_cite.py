@@ -1,7 +1,5 @@
 """ContextCite: a sparse linear model of ablations of a context (Cohen-Wang et al., 2024)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

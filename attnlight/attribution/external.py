@@ -1,7 +1,5 @@
 """Scores of items that another program computed, such as SHAP or LIME."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property

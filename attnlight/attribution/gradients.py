@@ -1,7 +1,5 @@
 """Gradients of the prediction: by each item's embedding, and by its attention weight."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import torch

@@ -1,7 +1,5 @@
 """Hidden token attribution: how much of each state that attention weights comes from its own token."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

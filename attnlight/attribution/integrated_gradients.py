@@ -1,7 +1,5 @@
 """Integrated gradients (Sundararajan, Taly and Yan, 2017), to a given completeness."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """AT2: attention of all heads, weighed so that it predicts ablations (Cohen-Wang et al., 2025)."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -53,7 +51,7 @@ class Heads(NamedTuple):
     copies: Tensor
 
     @classmethod
-    def read(cls, file: str | Path) -> Heads:
+    def read(cls, file: str | Path) -> "Heads":
         """The content of a file that a `HeadLearner` wrote.
 
         Raises:

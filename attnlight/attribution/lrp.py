@@ -1,7 +1,5 @@
 """Layer-wise relevance propagation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace

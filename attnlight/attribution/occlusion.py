@@ -1,7 +1,5 @@
 """Occlusion: how much the prediction changes without an item."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Random scores, which every other method must beat."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Attention of all layers multiplied: by itself (Abnar & Zuidema, 2020), and weighted by its gradient."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

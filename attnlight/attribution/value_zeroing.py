@@ -1,7 +1,5 @@
 """Value zeroing: how far a state moves when a token gives nothing to it (Mohebbi et al., 2023)."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from typing import Any

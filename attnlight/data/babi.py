@@ -23,8 +23,6 @@ The process, its frequencies and the order of the evidence were inferred from th
 in another way.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from itertools import count
 from typing import Literal, NamedTuple

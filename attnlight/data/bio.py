@@ -1,7 +1,5 @@
 """Tags of tokens: of chunks, in the schemes BIO, BIOES, BILOU and IO, or without chunks."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Iterable, Sequence
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Pad ragged columns to a batch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import chain

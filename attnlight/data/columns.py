@@ -1,20 +1,14 @@
 """The columns of a source: check their types, read their rows in chunks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 
-from attnlight.data.sources import Source
+from attnlight.data.sources import Dataset, Source
 from attnlight.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow
-    from datasets import Dataset
 
 READ_ROWS = 1000
 
@@ -70,15 +64,11 @@ def require_columns(
 
 def is_text(kind: pyarrow.DataType) -> bool:
     """Whether a column of this type holds strings."""
-    import pyarrow
-
     return bool(pyarrow.types.is_string(kind) or pyarrow.types.is_large_string(kind))
 
 
 def list_element(kind: pyarrow.DataType) -> pyarrow.DataType:
     """Element type of a list column; null for other columns."""
-    import pyarrow
-
     is_list = pyarrow.types.is_list(kind) or pyarrow.types.is_large_list(kind)
     return kind.value_type if is_list else pyarrow.null()
 

@@ -1,18 +1,15 @@
 """Column files: one token per line, empty lines between sentences (CoNLL-2000, CoNLL-U)."""
 
-from __future__ import annotations
-
 import gzip
 import re
 from collections.abc import Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+import pyarrow
+
+from attnlight.data.sources import Dataset
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 LINE = "line"  # where the sentence begins in its file, counted from 1
 SUFFIXES = (".conll", ".conllu", ".bio", ".iob", ".iob2", ".txt")  # of files in this format alone
@@ -70,7 +67,6 @@ def load_columns(file: Path, columns: Sequence[int], stream: Path) -> Dataset:
         InputError: The file cannot be read or holds no sentence, or a line lacks a column.
     """
     import datasets
-    import pyarrow
 
     names = [str(column) for column in columns]
     lists = {name: pyarrow.list_(pyarrow.string()) for name in names}

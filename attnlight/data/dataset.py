@@ -1,7 +1,5 @@
 """One split of a prepared corpus, written as a stream and read by memory map."""
 
-from __future__ import annotations
-
 import bisect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -10,9 +8,10 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
 from shutil import rmtree
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
@@ -25,9 +24,6 @@ from attnlight.data.targets import IGNORED
 from attnlight.data.tokenization import Surface, surface_of
 from attnlight.errors import InputError
 from attnlight.storage.files import named_errors
-
-if TYPE_CHECKING:
-    import pyarrow
 
 PAIR_COLUMNS = ("query", "query_text", "allowed")
 EDIT_OF = "edit_of"
@@ -56,7 +52,6 @@ def split_writer(
         InputError: The disk is full or the folder cannot be written.
     """
     import datasets
-    import pyarrow
 
     stream, schema = folder.with_suffix(".arrow"), pyarrow.schema(kinds)
     with named_errors(folder), silent():

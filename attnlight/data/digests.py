@@ -1,7 +1,5 @@
 """Hashes of texts, and of the files of a local corpus, which identify its content."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import re

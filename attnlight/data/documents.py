@@ -1,22 +1,16 @@
 """The documents of a source, read in chunks."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import compress
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 
 from attnlight.data.columns import is_text, list_element, read_columns, require_columns
-from attnlight.data.sources import Source
+from attnlight.data.sources import Dataset, Source
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow
-    from datasets import Dataset
 
 ENCODE_CHARACTERS = 1_000_000  # `tokenizers` needs about 20 bytes per character
 
@@ -37,7 +31,7 @@ class Documents:
     words: list[list[str]] | None
     extras: dict[str, list[list[float]]]
 
-    def chunks(self) -> Iterator[Documents]:
+    def chunks(self) -> Iterator["Documents"]:
         """The same documents in parts of limited total length."""
         ends = np.cumsum([len(text) for text in self.texts])
         cuts = (np.flatnonzero(np.diff(ends // ENCODE_CHARACTERS)) + 1).tolist()
@@ -70,8 +64,6 @@ class DocumentReader:
         line_breaks: bool = False,
         remove: str | None = None,
     ) -> None:
-        import pyarrow
-
         aligned = dict.fromkeys([*extras, *([] if remove is None else [remove])])
         require_columns(rows, source, [*source.columns, *aligned])
         self.remove = remove
@@ -105,8 +97,6 @@ class DocumentReader:
         Raises:
             InputError: A per-token column cannot be stored, or lacks a number for a token.
         """
-        import pyarrow
-
         for chunk, table in read_columns(self.rows, [*self.source.columns, *self._aligned], rows):
             columns = [table[name].to_pylist() for name in self.source.columns]
             if self.source.tokens is None:

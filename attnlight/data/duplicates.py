@@ -1,7 +1,5 @@
 """Texts that occur more than once in a corpus."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from itertools import chain

@@ -1,22 +1,18 @@
 """Texts that people edited until their label turned, and their originals (Kaushik et al. 2020)."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
+from pyarrow.types import is_nested
 
 from attnlight.data.columns import require_columns
 from attnlight.data.duplicates import Keys
 from attnlight.data.selection import Rows
-from attnlight.data.sources import Source
+from attnlight.data.sources import Dataset, Source
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 _NO = ("", "original", "false", "no", "0", "0.0")  # of an original, in a column of strings
 
@@ -59,8 +55,6 @@ def read_originals(rows: Dataset, source: Source, columns: EditColumns) -> Rows 
         InputError: A column is missing or of lists, two originals share a value, or nothing tells an
             original.
     """
-    from pyarrow.types import is_nested
-
     if columns.edit_of is None:
         return None
     options = {columns.edit_of: "edit_of"}

@@ -1,15 +1,15 @@
 """Encode the rows of a source and write them as a split of a prepared corpus."""
 
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from attnlight.batch import BOS, MARKED, PAD, SEGMENT
 from attnlight.data.bio import check_tags
@@ -23,9 +23,6 @@ from attnlight.data.tagged import Tagged, TaggedReader
 from attnlight.data.targets import IGNORED, Target
 from attnlight.data.tokenization import count_cut, rust_threads, words_of_pieces
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 _SENTENCES = 1000  # sentences encoded at a time
 
@@ -56,8 +53,6 @@ def write_split(
     Raises:
         InputError: A query has no token or, joined, leaves its passage no place.
     """
-    import pyarrow
-
     strings, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int32())
     kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
     kinds |= {"tokens": numbers}
@@ -170,8 +165,6 @@ def write_tagged(
     Raises:
         InputError: A tag is unknown or breaks the scheme, or a word is not one token.
     """
-    import pyarrow
-
     kinds = {"index": pyarrow.int64(), "length": pyarrow.int32()}
     kinds |= {"tokens": pyarrow.list_(pyarrow.int32()), TAGS: pyarrow.list_(pyarrow.int16())}
     marked = [MARKED] if divided else target.columns

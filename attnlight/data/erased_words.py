@@ -1,7 +1,5 @@
 """Which words of training texts are erased."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal
 

@@ -1,7 +1,5 @@
 """Features of a token beside the word itself: suffixes, case, characters, part-of-speech tag."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -97,7 +95,7 @@ class TokenFeatures:
         rules: FeatureRules,
         sentences: Iterable[tuple[Sequence[str], Sequence[str] | None]],
         occurrences: int = 1,
-    ) -> TokenFeatures:
+    ) -> "TokenFeatures":
         """Learn the values of the training sentences.
 
         Args:
@@ -159,7 +157,7 @@ class TokenFeatures:
         return {"rules": asdict(self.rules), "tables": tables}
 
     @classmethod
-    def from_dict(cls, state: Mapping[str, Any]) -> TokenFeatures:
+    def from_dict(cls, state: Mapping[str, Any]) -> "TokenFeatures":
         """Features from the result of `as_dict`."""
         return cls(FeatureRules(**state["rules"]), state["tables"])
 

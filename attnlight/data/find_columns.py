@@ -1,7 +1,5 @@
 """Find the columns of a table that nobody has described."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Collection, Sequence
 from pathlib import Path

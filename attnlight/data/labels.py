@@ -1,22 +1,17 @@
 """Read the labels of a source as class numbers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 
 from attnlight.data.columns import is_text, require_columns
-from attnlight.data.sources import Source
+from attnlight.data.sources import Dataset, Source
 from attnlight.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    import pyarrow
-    from datasets import Dataset
 
 Value = int | str
 _DISTINCT = 20  # a column with more rows than this and a different value in each has no classes
@@ -77,8 +72,6 @@ def read_labels(
 
 
 def _column(rows: Dataset, source: Source) -> pyarrow.ChunkedArray:
-    import pyarrow
-
     require_columns(rows, source, [str(source.label)])
     column = rows.select_columns([source.label]).with_format("arrow")[:][source.label]
     if column.null_count == len(column):

@@ -1,13 +1,14 @@
 """Per-token columns made from lists of words: which tokens of a prepared corpus are one of them."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+import pyarrow
+from tokenizers import Tokenizer
 
 from attnlight.batch import MARKED, SEGMENT
 from attnlight.data.dataset import COLUMNS, TAGS, TokenDataset, rewrite_split
@@ -43,9 +44,6 @@ def mark_words(folder: Path, corpus_name: str, marks: Mapping[str, Sequence[str]
         InputError: A word is not one token, a list has no word of the corpus, or the corpus has the
             column already.
     """
-    import pyarrow
-    from tokenizers import Tokenizer
-
     description = folder / "corpus.json"
     corpus = json.loads(description.read_text(encoding="utf-8"))
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))

@@ -1,26 +1,21 @@
 """The columns of pairs: queries, allowed answers and supporting sentences."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pyarrow
+import pyarrow.compute
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from attnlight.batch import UNK
 from attnlight.data.columns import is_text, list_element
 from attnlight.data.labels import feature_names, some
 from attnlight.data.sentences import SentenceIds
-from attnlight.data.sources import Source
+from attnlight.data.sources import Dataset, Source
 from attnlight.data.tokenization import encode_texts, rust_threads
 from attnlight.errors import InputError, did_you_mean
 from attnlight.records import list_column
-
-if TYPE_CHECKING:
-    import pyarrow
-    from datasets import Dataset
-    from tokenizers import Tokenizer
 
 EVIDENCE = "evidence"  # per-token column: 1 on the tokens of supporting sentences
 
@@ -33,8 +28,6 @@ def mark_evidence(rows: Dataset, source: Source, passage: str, evidence: str) ->
     Raises:
         InputError: The passages or the positions are no lists, or a position is outside its passage.
     """
-    import pyarrow
-
     schema = rows.features.arrow_schema
     for column, holds, expected in (
         (passage, is_text, "lists of sentences, as evidence needs them"),
@@ -84,8 +77,6 @@ def read_candidates(
         InputError: The column holds no lists of answers, or a row has a candidate that is not a
             class or an answer that is not a candidate.
     """
-    import pyarrow
-
     kind = rows.features.arrow_schema.field(column).type
     element = list_element(kind)
     if not (is_text(element) or pyarrow.types.is_integer(element)):
@@ -192,8 +183,6 @@ def encode_joined(
 
 def _ragged(rows: Dataset, column: str) -> tuple[NDArray[np.int64], pyarrow.Array]:
     """Lengths of the lists of a column, 0 for missing ones, and their concatenated values."""
-    import pyarrow.compute
-
     lists = rows.select_columns([column]).with_format("arrow")[:][column].combine_chunks()
     lengths = pyarrow.compute.fill_null(pyarrow.compute.list_value_length(lists), 0)
     return lengths.to_numpy(zero_copy_only=False).astype(np.int64), lists.flatten()

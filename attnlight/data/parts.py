@@ -1,14 +1,14 @@
 """Open and select the splits of a corpus before they are encoded."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+import pyarrow
+import pyarrow.compute
 from numpy.typing import NDArray
 
 from attnlight.data.conll import load_columns
@@ -21,9 +21,6 @@ from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.data.tagged import TaggedReader
 from attnlight.data.tokenization import TextRules, count_tokens
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow
 
 AnyReader = TypeVar("AnyReader", DocumentReader, TaggedReader)
 
@@ -104,8 +101,6 @@ def open_sentences(
     Raises:
         InputError: A column is missing or of another type, or the column file is missing.
     """
-    import pyarrow.compute
-
     numbers = [column for column in (*columns, *marks.values()) if isinstance(column, int)]
     file = None
     if numbers:

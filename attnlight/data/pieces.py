@@ -1,19 +1,17 @@
 """The tokenizer of a pretrained model, with the ids that attnlight gives special tokens."""
 
-from __future__ import annotations
-
 import json
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
+
+from huggingface_hub import hf_hub_download
+from tokenizers import BertWordPieceTokenizer, Tokenizer
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.errors import InputError, one_line
 from attnlight.storage.files import read_json
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 _TOKENIZER = "tokenizer.json"
 _SLOW = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
@@ -49,8 +47,6 @@ def find_file(path: str, name: str = _TOKENIZER) -> Path:
                 f"{rewriting_command(path, 'AutoTokenizer')}."
             )
         raise InputError(f"there is no {name} in {path}; expected a model's folder or its hub id.")
-    from huggingface_hub import hf_hub_download
-
     try:
         return Path(hf_hub_download(path, name))
     except (OSError, ValueError) as error:
@@ -105,8 +101,6 @@ def read_tokenizer(
         InputError: There is no such tokenizer, or it puts several special tokens before or after a
             text.
     """
-    from tokenizers import Tokenizer
-
     place = f"{given}" if isinstance(given, str | Path) else f"the given {type(given).__name__}"
     try:
         if isinstance(given, str | Path):
@@ -145,8 +139,6 @@ def corpus_tokenizer(path: str, truncate: int | None = None, joined: bool = Fals
 
 def _word_pieces(folder: Path) -> dict[str, Any] | None:
     """What transformers makes of a BERT's `vocab.txt`; None if a folder has another tokenizer."""
-    from tokenizers import BertWordPieceTokenizer
-
     if (folder / _TOKENIZER).is_file() or not (folder / "vocab.txt").is_file():
         return None
     files = [folder / name for name in ("tokenizer_config.json", "config.json")]
@@ -173,8 +165,6 @@ def _renumber(
     given: Tokenizer, content: dict[str, Any], path: str, length: int | None
 ) -> tuple[Tokenizer, list[int]]:
     """`read_tokenizer` of a tokenizer and its description, which is changed."""
-    from tokenizers import Tokenizer
-
     given.no_padding()
     given.no_truncation()
     vocabulary = given.get_vocab(with_added_tokens=True)

@@ -1,7 +1,5 @@
 """The planted corpus: generated texts with known evidence, drawn in bulk."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,6 +7,7 @@ from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.tokenization import boundary_processor
@@ -220,8 +219,6 @@ class PlantedSpec:
 
     def tokenizer_json(self) -> str:
         """A tokenizer that maps raw text ("filler12 not0 good3") to the corpus's ids."""
-        from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
-
         vocabulary = {word: number for number, word in enumerate(self.words)}
         tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
         tokenizer.normalizer = normalizers.Lowercase()

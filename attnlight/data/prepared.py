@@ -1,7 +1,5 @@
 """Folders that are written once and atomically, and checked when they are opened."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,11 +1,12 @@
 """Progress of a loop: a bar on a terminal, elsewhere a line every 30 seconds."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Collection, Iterator
 from typing import TypeVar
+
+from rich.console import Console
+from rich.progress import Progress
 
 SECONDS = 30
 _Item = TypeVar("_Item")
@@ -34,9 +35,6 @@ class ProgressLine:
 
 def progress(items: Collection[_Item], what: str) -> Iterator[_Item]:
     """Iterate over items and report progress on stderr."""
-    from rich.console import Console
-    from rich.progress import Progress
-
     console = Console(stderr=True)
     if console.is_terminal and len(items) > 1:
         # What the loop prints stays on stdout, which may be a pipe.

@@ -1,19 +1,12 @@
 """What people marked in a text as the reason of its label."""
 
-from __future__ import annotations
-
-from typing import TYPE_CHECKING
-
 import numpy as np
+import pyarrow
+from numpy.typing import NDArray
 
 from attnlight.data.columns import is_text, list_element, require_columns
-from attnlight.data.sources import Source
+from attnlight.data.sources import Dataset, Source
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    import pyarrow
-    from datasets import Dataset
-    from numpy.typing import NDArray
 
 RATIONALE = "rationale"  # per-token column: 1 on the tokens of the rationale
 ANNOTATORS = "annotators"  # per-token column: bit k is set where annotator k marked the token
@@ -38,8 +31,6 @@ def mark_rationale(
         InputError: The column is missing or holds something else, a list has another length than the
             text, or a text has more than 7 annotators.
     """
-    import pyarrow
-
     require_columns(rows, source, [column], {column: RATIONALE})
     (tokens,) = source.columns
     kind = rows.features.arrow_schema.field(column).type

@@ -1,17 +1,16 @@
 """Encode raw text or another corpus from a checkpoint alone, as the training corpus was encoded."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from itertools import chain
 from reprlib import repr as short
-from typing import TYPE_CHECKING, Any, Protocol, Self, runtime_checkable
+from typing import Any, Protocol, Self, runtime_checkable
 
 import numpy as np
 import torch
+from tokenizers import Tokenizer
 
 from attnlight.batch import MARKED, SEGMENT, TextBatch
 from attnlight.data.collate import allow_classes, collate_ids, pad_ragged, with_queries
@@ -22,9 +21,6 @@ from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentence
 from attnlight.data.tokenization import Surface, surface_of, words_of_pieces
 from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError, did_you_mean
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 
 @runtime_checkable
@@ -107,8 +103,6 @@ class RawText:
         Raises:
             InputError: `tokenizer` is None.
         """
-        from tokenizers import Tokenizer
-
         if self.tokenizer is None:
             raise InputError("this task has no tokenizer yet: train it or load a checkpoint.")
         return Tokenizer.from_str(self.tokenizer)

@@ -1,7 +1,5 @@
 """Words removed from a prepared corpus by the scores of a model, for ROAR (Hooker et al. 2019)."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Rows of Python: texts, pairs, mappings and tables of columns, in one form."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any, Protocol, runtime_checkable

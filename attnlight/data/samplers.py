@@ -5,8 +5,6 @@ batch_size=None)`. They subclass `DistributedSampler` so that Lightning does not
 calls `set_epoch`; that class needs nothing of the dataset but its length.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from typing import Any, cast

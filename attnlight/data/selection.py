@@ -1,7 +1,5 @@
 """Select the rows of a split: length limits and seeded choices."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, TypeVar

@@ -1,24 +1,20 @@
 """Split texts into sentences and encode the sentences."""
 
-from __future__ import annotations
-
 import re
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from importlib.metadata import version
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from attnlight.batch import UNK
 from attnlight.data.tokenization import encode_texts
 from attnlight.errors import InputError, require_at_least
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 Sentences = Literal["none", "nested", "flat"]
 
@@ -63,7 +59,7 @@ class SentenceRules:
         return asdict(self) | {"sentencex": None if self.length else version("sentencex")}
 
     @classmethod
-    def from_identity(cls, identity: dict[str, Any]) -> SentenceRules:
+    def from_identity(cls, identity: dict[str, Any]) -> "SentenceRules":
         """The rules of an `identity`; warns if another version of `sentencex` is installed."""
         rules = cls(**{field.name: identity[field.name] for field in fields(cls)})
         before, now = identity["sentencex"], rules.identity()["sentencex"]

@@ -1,7 +1,5 @@
 """The source of a split: a corpus on the hub or a local folder with the same schema."""
 
-from __future__ import annotations
-
 import errno
 import glob
 import os
@@ -12,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.error import HTTPError, URLError
 from urllib.request import Request, urlopen
 
@@ -20,9 +18,7 @@ from attnlight.data.digests import description, digests
 from attnlight.data.without_runs import without_runs
 from attnlight.errors import InputError, did_you_mean
 
-if TYPE_CHECKING:
-    from datasets import Dataset
-
+Dataset = Any  # of `datasets`, which has no types and takes a second to import
 DATA_VARIABLE = "ATTNLIGHT_DATA"
 _SECONDS = 10
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
@@ -94,7 +90,7 @@ class Source(Corpus):
     label: str | None = None
     classes: Classes | None = None
 
-    def with_defaults(self, main: Source, split: str) -> Source:
+    def with_defaults(self, main: "Source", split: str) -> "Source":
         """This source, with null fields taken from `main` and `split` as the default split."""
         set_fields = {f.name for f in fields(self) if getattr(self, f.name) is not None}
         if "path" in set_fields:

@@ -1,7 +1,5 @@
 """The sources of a corpus's splits, and advice for messages where one is missing."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,15 +1,14 @@
 """Read and check sentences with a tag for each token."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 
 from attnlight.data.bio import check_tags, has_chunks, split_tag, tags_of
@@ -18,11 +17,8 @@ from attnlight.data.conll import LINE
 from attnlight.data.features import FeatureRules
 from attnlight.data.labels import feature_names
 from attnlight.data.marks import check_columns
-from attnlight.data.sources import Source
+from attnlight.data.sources import Dataset, Source
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 class Tagged(NamedTuple):
@@ -112,8 +108,6 @@ class TaggedReader:
         file: Path | None = None,
         marks: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        import pyarrow
-
         require_columns(rows, source, [*columns, *marks.values()])
         self.rows = rows
         self.source = source
@@ -138,8 +132,6 @@ class TaggedReader:
             InputError: A sentence lacks a value for a token, has one that is no number where numbers
                 are expected, or has a word with white space.
         """
-        import pyarrow
-
         source = str(self.source)  # evaluated once, as it accesses the disk
         strings = pyarrow.list_(pyarrow.string())
         stored = [*self.columns, *self.marks.values(), *([LINE] if self.file is not None else [])]

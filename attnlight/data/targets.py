@@ -1,7 +1,5 @@
 """What a tagger predicts of a sentence: all tags, one tag, or whether a chunk type occurs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, get_args

@@ -1,23 +1,19 @@
 """Convert text to ids; all steps are part of the tokenizer's JSON."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers, processors
+from tokenizers.processors import PostProcessor
 
 from attnlight.batch import BOS, EOS, SPECIAL_TOKENS, UNK
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
-    from tokenizers.processors import PostProcessor
 
 Splitting = Literal["whitespace", "punctuation", "words"]
 
@@ -77,8 +73,6 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
     The special tokens are entries of the vocabulary but not `AddedToken`s, which the library would
     match in raw text: a text that happens to contain "[PAD]" must not get padding.
     """
-    from tokenizers import Regex, Tokenizer, models, normalizers, pre_tokenizers
-
     vocabulary = {word: number for number, word in enumerate((*SPECIAL_TOKENS, *words))}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS[UNK]))
     steps: list[object] = []
@@ -104,8 +98,6 @@ def make_tokenizer(rules: TextRules, words: Iterable[str]) -> Tokenizer:
 
 def boundary_processor() -> PostProcessor:
     """The part of a tokenizer that puts a special token before and one after each text."""
-    from tokenizers import processors
-
     first, last = SPECIAL_TOKENS[BOS], SPECIAL_TOKENS[EOS]
     return processors.TemplateProcessing(
         single=f"{first} $A {last}", special_tokens=[(first, BOS), (last, EOS)]

@@ -1,11 +1,10 @@
 """Learn the vocabulary of a corpus: the words that have ids."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from tokenizers import trainers
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.sentences import SentenceRules, encode_sentences
@@ -56,8 +55,6 @@ def learn_vocabulary(
     Raises:
         InputError: No word is left.
     """
-    from tokenizers import trainers
-
     # A word in k texts occurs at least k times, so the first pass finds all candidates.
     trainer = trainers.WordLevelTrainer(
         vocab_size=_ALL,

@@ -1,13 +1,12 @@
 """Words among the tokens of a tokenizer that divides words."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 from unicodedata import category
 
 import numpy as np
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 
 from attnlight.batch import UNK
 from attnlight.errors import InputError
@@ -32,8 +31,6 @@ class WholeWords:
     """
 
     def __init__(self, tokenizer: str) -> None:
-        from tokenizers import Tokenizer
-
         content, parsed = json.loads(tokenizer), Tokenizer.from_str(tokenizer)
         model, vocabulary = content["model"], parsed.get_vocab(with_added_tokens=True)
         special = {token["id"] for token in content["added_tokens"] if token["special"]}

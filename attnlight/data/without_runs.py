@@ -1,7 +1,5 @@
 """The files of a corpus's folder without those of runs in it."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from tempfile import mkdtemp

@@ -1,7 +1,5 @@
 """Word vectors trained on the text of a corpus with gensim's word2vec."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys
@@ -9,16 +7,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
+
+from tokenizers import Tokenizer
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.digests import text_digest
 from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError, require_at_least
-
-if TYPE_CHECKING:
-    from gensim.models import KeyedVectors
 
 _LONGEST = 10_000  # words of a sentence that gensim reads
 
@@ -64,8 +61,6 @@ class CorpusText:
     """
 
     def __init__(self, corpora: Iterable[tuple[str, Sequence[TokenDataset]]]) -> None:
-        from tokenizers import Tokenizer
-
         self._parts: list[tuple[list[str], Sequence[TokenDataset]]] = []
         for tokenizer_json, splits in corpora:
             ids: dict[str, int] = Tokenizer.from_str(tokenizer_json).get_vocab()
@@ -100,7 +95,7 @@ def prepare_vectors(
     return target / "vectors.bin"
 
 
-def train_word2vec(sentences: Iterable[Sequence[str]], settings: Word2VecSettings) -> KeyedVectors:
+def train_word2vec(sentences: Iterable[Sequence[str]], settings: Word2VecSettings) -> Any:  # noqa: ANN401 - gensim's KeyedVectors
     """Vectors of the words that occur often enough, the most frequent first.
 
     The same sentences and settings give the same vectors in any process but for rounding: one worker

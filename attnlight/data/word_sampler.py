@@ -1,7 +1,5 @@
 """Words of a corpus, drawn in place of the words of a text."""
 
-from __future__ import annotations
-
 import json
 from contextlib import suppress
 from typing import Any

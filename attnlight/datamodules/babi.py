@@ -1,27 +1,22 @@
 """Generated stories of bAbI: as many questions to train on as asked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast, get_args
+from typing import Any, cast, get_args
 
 from typing_extensions import override
 
 from attnlight.data.babi import CODES, PLACES, WORDS, BabiTask, generate_questions
 from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import Sentences
-from attnlight.data.sources import Source, silent
+from attnlight.data.sources import Dataset, Source, silent
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
 from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.pair import PairDataModule
 from attnlight.errors import InputError, require_at_least
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 COLUMNS = ("story", "question", "answer", "supporting_ids")  # in the order of `Question`
 

@@ -1,7 +1,5 @@
 """The base class of corpora: prepared once on disk, read by memory map, shared among devices."""
 
-from __future__ import annotations
-
 import json
 import sys
 from abc import ABC, abstractmethod
@@ -10,13 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import starmap
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from lightning.pytorch import LightningDataModule
 from lightning.pytorch.trainer.states import TrainerFn
 from numpy.typing import NDArray
+from tokenizers import Tokenizer
 from torch.utils.data import DataLoader
 from typing_extensions import override
 
@@ -51,9 +50,6 @@ from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import FORMAT, check_splits
 from attnlight.errors import InputError, require_at_least
 from attnlight.probing.removal import delete_tokens, replace_items
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 Split = Literal["train", "validation", "test"]
 _VERSION = 2  # of the recipe that is hashed
@@ -365,8 +361,6 @@ class CorpusDataModule(LightningDataModule, ABC):
     @cached_property
     def parsed_tokenizer(self) -> Tokenizer:
         """`tokenizer_json` as an object."""
-        from tokenizers import Tokenizer
-
         return Tokenizer.from_str(self.tokenizer_json)
 
     @property

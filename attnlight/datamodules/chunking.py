@@ -1,7 +1,5 @@
 """Any corpus of sentences with a BIO tag for each token."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path

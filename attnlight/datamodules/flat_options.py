@@ -1,7 +1,5 @@
 """Constructors whose arguments are dataclasses, called with the fields of these."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from dataclasses import is_dataclass, replace

@@ -1,10 +1,8 @@
 """Any corpus of passages with queries that `datasets` can read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
@@ -14,12 +12,9 @@ from attnlight.data.labels import feature_names
 from attnlight.data.pairs import EVIDENCE, mark_evidence, read_candidates
 from attnlight.data.parts import Part
 from attnlight.data.sentences import Sentences
-from attnlight.data.sources import Source
+from attnlight.data.sources import Dataset, Source
 from attnlight.datamodules.text import TextDataModule
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 class PairDataModule(TextDataModule):

@@ -1,12 +1,11 @@
 """The planted corpus: texts with known evidence, generated from a seed."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow
 from typing_extensions import override
 
 from attnlight.batch import BOS, EOS, UNK
@@ -125,8 +124,6 @@ class PlantedEvidence(CorpusDataModule):
 
     @override
     def build(self, folder: Path) -> None:
-        import pyarrow
-
         tokenizer, classes = self.planted.tokenizer_json(), list(self.planted.classes)
         ids, labels = np.arange(len(self.planted.words), dtype=np.int32), np.arange(len(classes))
         if self.encoding is not None:

@@ -10,8 +10,6 @@ answered with, unless every one is. Where texts are sources of translations, `ta
 of the target's tokens, and `links`, optionally, is described by `with_targets`.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,11 +1,10 @@
 """Generated translations of symbols, whose alignment is known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -80,8 +79,6 @@ class SymbolSequences(CorpusDataModule):
 
     @override
     def build(self, folder: Path) -> None:
-        import pyarrow
-
         numbers = pyarrow.list_(pyarrow.int32())
         kinds = {"index": pyarrow.int64(), "length": pyarrow.int32(), "tokens": numbers}
         kinds |= {"target": numbers, "links": numbers}

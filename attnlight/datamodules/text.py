@@ -1,12 +1,10 @@
 """Any corpus of labelled texts that `datasets` can read."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typing_extensions import override
 
@@ -23,7 +21,7 @@ from attnlight.data.rationales import ANNOTATORS, RATIONALE, mark_rationale
 from attnlight.data.raw_text import RawText
 from attnlight.data.selection import Selection
 from attnlight.data.sentences import SentenceOptions, SentenceRules
-from attnlight.data.sources import Classes, Source, TextCorpus, identities
+from attnlight.data.sources import Classes, Dataset, Source, TextCorpus, identities
 from attnlight.data.splits import MISSING_SPLIT_ADVICE, Splits, named_sources, with_options
 from attnlight.data.tokenization import TextRules, make_tokenizer
 from attnlight.data.vocabulary import VocabularyLimits, learn_vocabulary
@@ -31,9 +29,6 @@ from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 
 class TextDataModule(CorpusDataModule):

@@ -1,15 +1,15 @@
 """Any table of texts and their translations."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from itertools import chain, islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow
+from tokenizers import Tokenizer
 from typing_extensions import override
 
 from attnlight.batch import POSSIBLE, SPECIAL_TOKENS, SURE, UNK
@@ -27,9 +27,6 @@ from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import describe_splits
 from attnlight.datamodules.symbols import END
 from attnlight.errors import InputError
-
-if TYPE_CHECKING:
-    from tokenizers import Tokenizer
 
 _SPECIAL = (END, SPECIAL_TOKENS[UNK])  # classes before the words: the end, and an unknown word
 
@@ -177,8 +174,6 @@ class TranslationDataModule(CorpusDataModule):
         classes: list[str],
     ) -> dict[str, int]:
         """Write a split, and count the links that were dropped."""
-        import pyarrow
-
         numbers, strings = pyarrow.list_(pyarrow.int32()), pyarrow.string()
         kinds = {"index": pyarrow.int64(), "length": pyarrow.int32(), "tokens": numbers}
         kinds |= {"target": numbers, "text": strings, "target_text": strings}

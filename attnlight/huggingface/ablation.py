@@ -1,7 +1,5 @@
 """Answers without some items of the context, and the attention of all layers to these."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -1,7 +1,5 @@
 """A decoder-only model that answers from a context, as an `AttentionModel`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ Importing this module registers it with transformers as the attention implementa
 `attention_layers` makes a model use it; `intercept` then records and replaces its weights.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress

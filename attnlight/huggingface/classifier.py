@@ -1,7 +1,5 @@
 """A transformers model as an `AttentionModel`: the attention of its last layer's classifying token."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Literal, get_type_hints

@@ -1,7 +1,5 @@
 """The configuration of a model of transformers, and whether it classifies single texts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal

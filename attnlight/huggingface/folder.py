@@ -5,8 +5,6 @@ to (adapters, kernels, other files) and unpickle `.bin` files; none of this happ
 read as JSON and safetensors.
 """
 
-from __future__ import annotations
-
 import hashlib
 import re
 from pathlib import Path

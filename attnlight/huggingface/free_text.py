@@ -1,11 +1,10 @@
 """Answers in free text: the greedy one of a complete context, against all others."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
 
 from attnlight.batch import TextBatch
@@ -49,8 +48,6 @@ def free_logits(first: Tensor, rest: Tensor, known: Mapping[str, Tensor]) -> Ten
 
 def free_texts(network: Any, batch: TextBatch) -> list[str] | None:  # noqa: ANN401
     """The answers in free text that a batch has; None without them."""
-    from tokenizers import Tokenizer
-
     if network.free is None or network.tokenizer is None:
         return None
     reader, numbers = Tokenizer.from_str(network.tokenizer), network.numbers.tolist()

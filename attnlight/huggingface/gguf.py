@@ -1,7 +1,5 @@
 """Convert a GGUF file to a folder of transformers: `python -m attnlight.huggingface.gguf FILE FOLDER`."""
 
-from __future__ import annotations
-
 import sys
 import tempfile
 from importlib.util import find_spec

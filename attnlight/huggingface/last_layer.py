@@ -4,8 +4,6 @@ What follows the last attention reads each token alone (residual, feed-forward, 
 that K candidate weights of a query are K copies of its token: no other layer is computed again.
 """
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext

@@ -1,7 +1,5 @@
 """Build a model of transformers from a folder's weights, or from its configuration alone."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Read a transformers model with the numbers of its tokens, from a folder, the hub or a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The flat classifier with a transformers model as its encoder: attention over the last states."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Self
 

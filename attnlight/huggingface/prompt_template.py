@@ -1,7 +1,5 @@
 """Prompts of decoder-only models: their template, and a tokenizer that reads texts as texts alone."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Sequence
@@ -10,7 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
+from tokenizers import Tokenizer
 from torch import Tensor
+from transformers.utils.chat_template_utils import render_jinja_template
 
 from attnlight.batch import SPECIAL_TOKENS, TextBatch
 from attnlight.data.pieces import find_file
@@ -141,8 +141,6 @@ def fill_chat(chat: str, template: str) -> str:
     Raises:
         InputError: The chat template cannot be rendered.
     """
-    from transformers.utils.chat_template_utils import render_jinja_template
-
     names = {"bos_token": "[BOS]", "eos_token": "[EOS]", "add_generation_prompt": True}
     message = [{"role": "user", "content": template}]
     try:
@@ -176,8 +174,6 @@ def encode_part(tokenizer: str, text: str) -> Tensor:
 
     A special token that the tokenizer, a JSON, lacks is left out.
     """
-    from tokenizers import Tokenizer
-
     ids, full = [], Tokenizer.from_str(tokenizer)
     for part in filter(None, _SPECIAL.split(text)):
         if part not in SPECIAL_TOKENS:
@@ -193,8 +189,6 @@ def encode_answers(tokenizer: str, classes: Sequence[str]) -> Tensor:
     Raises:
         InputError: An answer has no token, or two have the same tokens.
     """
-    from tokenizers import Tokenizer
-
     reader, found = Tokenizer.from_str(tokenizer), dict[tuple[int, ...], str]()
     for name in classes:
         ids = tuple(reader.encode(name, add_special_tokens=False).ids)

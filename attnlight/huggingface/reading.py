@@ -1,7 +1,5 @@
 """What a network of transformers reads: checks of batches, positions, and segments of pairs."""
 
-from __future__ import annotations
-
 import json
 from inspect import signature
 from typing import Any

@@ -1,7 +1,5 @@
 """The last states of a frozen model for the texts of a split, computed once, read by memory map."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import partial

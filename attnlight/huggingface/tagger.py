@@ -1,7 +1,5 @@
 """A tagger of transformers as an `AttentionModel`: the attention of its last layer's words."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What a command or `attnlight.run` asks of a model that was trained elsewhere."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

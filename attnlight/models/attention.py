@@ -1,7 +1,5 @@
 """Attention: scores of states (B, N, D), and the weights (B, N) computed from them."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Build a network from plain options, such as those stored in a checkpoint."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial

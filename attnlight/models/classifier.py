@@ -1,7 +1,5 @@
 """Classifiers of one text: their base class, and the flat one."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

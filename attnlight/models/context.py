@@ -1,7 +1,5 @@
 """Base of the classifiers: one row per text, decoded from the weighted mean of its states."""
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """The readouts of a tagger: from a token's attention to its logits."""
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor, nn
 from typing_extensions import override

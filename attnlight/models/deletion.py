@@ -4,8 +4,6 @@ Deleting a token changes the states of the tokens after it in the forward recurr
 the backward one, and within reach in a convolution; an encoder without context has none to change.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import torch

@@ -1,7 +1,5 @@
 """Token embeddings, initialised at random or from word vectors, and vectors of features."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Literal
 

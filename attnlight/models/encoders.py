@@ -5,8 +5,6 @@ finite and arbitrary. A mask is a run of True from the first token on. The const
 size E of an embedding and `hidden_size`, which determines the size D of a state.
 """
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 import torch

@@ -1,7 +1,5 @@
 """Attention supplied by a guide, as for the MLP of Wiegreffe and Pinter (2019), 3.4."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A classifier that composes words to sentences and sentences to a text."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import replace
 

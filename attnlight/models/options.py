@@ -1,7 +1,5 @@
 """Options of the networks, as configurations and checkpoints give them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar, get_args, get_type_hints

@@ -1,7 +1,5 @@
 """A classifier of pairs: a query, a question or a hypothesis, attends over a passage."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from torch import Tensor, nn

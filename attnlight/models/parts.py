@@ -1,7 +1,5 @@
 """Parts of a network, copies with other parameters in some of them, and a digest of its weights."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy

@@ -1,7 +1,5 @@
 """One direction of a recurrent network, which can be resumed from any token."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import torch

@@ -1,7 +1,5 @@
 """A translation network: a decoder whose every step attends to the states of the source."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """A tagger: each token attends to the tokens of its sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """The encoder of Vaswani et al. (2017), layer norm first: h = x + MHA(LN x), then h + FF(LN h)."""
 
-from __future__ import annotations
-
 import math
 from collections import OrderedDict
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Files of word vectors: word2vec (text and binary), fastText .vec and GloVe, also gzipped."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import re
@@ -119,7 +117,7 @@ def _read_text(
 
 
 def _read_binary(
-    file: io.BufferedReader[Any], path: Path, size: int, count: int, words: Collection[bytes]
+    file: "io.BufferedReader[Any]", path: Path, size: int, count: int, words: Collection[bytes]
 ) -> Iterator[_Entry]:
     """Entries of a word, a space and little-endian floats; some writers end them with a newline."""
     buffer, start, width = b"", 0, 4 * size

@@ -1,7 +1,5 @@
 """Adversarial models predict like the base and attend differently (Wiegreffe & Pinter 2019, 4)."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any, Literal

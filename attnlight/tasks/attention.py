@@ -1,7 +1,5 @@
 """Train a model whose attention is to be tested: the base class of all tasks."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from inspect import getfullargspec

@@ -1,7 +1,5 @@
 """Train a classifier or a tagger whose attention is to be tested."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlight.models.options import ClassifierNet, CustomNetwork, TaggerNet

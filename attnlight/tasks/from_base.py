@@ -1,7 +1,5 @@
 """Base class of the variants of a trained model, their base, from which they inherit options."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import asdict

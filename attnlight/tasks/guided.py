@@ -1,7 +1,5 @@
 """Does given attention guide another model? (Wiegreffe & Pinter 2019, 3.4)."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from torch import Tensor

@@ -1,7 +1,5 @@
 """Objectives beside the loss: penalties of each instance, weighted by `Objective`."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Training options: the papers' optimisers and schedules, the loss, and word vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import ceil, inf, isfinite

@@ -1,7 +1,5 @@
 """Penalties of states: that they be unlike each other, near their words, or tell them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

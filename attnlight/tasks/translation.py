@@ -1,7 +1,5 @@
 """Train a translation network whose attention is to be tested."""
 
-from __future__ import annotations
-
 from importlib.metadata import version
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The two simplest variants of a trained model: uniform attention, and another seed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from attnlight.models.build import changed_net

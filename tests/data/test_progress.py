@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-import rich.console
+from rich.console import Console
 
 import attnlight.data.progress
 from attnlight.callbacks.hooks.epoch_lines import BatchLines
@@ -35,8 +35,8 @@ def test_on_a_terminal_a_bar_that_leaves_what_is_printed_where_it_is(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     screen = io.StringIO()
-    terminal = rich.console.Console(file=screen, force_terminal=True, width=80)
-    monkeypatch.setattr(rich.console, "Console", lambda stderr: terminal)
+    terminal = Console(file=screen, force_terminal=True, width=80)
+    monkeypatch.setattr(attnlight.data.progress, "Console", lambda stderr: terminal)
     for item in progress("ab", "texts"):
         print(item)
     assert "texts" in screen.getvalue()

@@ -1,7 +1,5 @@
 """The affine readout of a batch, from which tests compute their quantities by algebra."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
@@ -215,7 +213,7 @@ class Readout:
         values = [self.logits, self.output.logits, self.weights.sum(-1, keepdim=True)]
         return (self.lengths < fewest) | ~torch.cat(values, dim=-1).isfinite().all(-1)
 
-    def by_head(self) -> Readout:
+    def by_head(self) -> "Readout":
         """Each head alone, the others fixed: R H rows of one head, the heads of a row adjacent.
 
         For candidates, erasure and gradients; `permute`, `worst_case` and `search` treat each head
@@ -259,13 +257,13 @@ class Readout:
             total += torch.where(accepted, js[:, head], 0.0)
         return total / js.shape[1]
 
-    def select(self, rows: Tensor) -> Readout:
+    def select(self, rows: Tensor) -> "Readout":
         """The readout of the rows where `rows` (R,) bool holds, and of their texts."""
         texts = torch.isin(self.batch.index, self.output.rows[rows, 0])
         output, empty = self.output.select(texts, rows), self._empty_of(rows)
         return type(self)(self.batch.select(texts), output, self.model, empty)
 
-    def blocks(self, weights: int) -> Iterator[Readout]:
+    def blocks(self, weights: int) -> Iterator["Readout"]:
         """Readouts of consecutive rows, each of at most `weights` weights (rows x heads x items)."""
         size = max(1, weights // max(1, self.output.weights[:1].numel()))
         if len(self.lengths) <= size:
@@ -275,7 +273,7 @@ class Readout:
         for start in range(0, len(places), size):
             yield self.select((places >= start) & (places < start + size))
 
-    def by_texts(self, pairs: int | None = None) -> Iterator[Readout]:
+    def by_texts(self, pairs: int | None = None) -> Iterator["Readout"]:
         """Readouts of consecutive texts, such that 128 predictions of each row have few elements.
 
         At most 2**25, or one text; all texts at once where the readout is affine or of at most 256

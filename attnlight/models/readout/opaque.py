@@ -1,7 +1,5 @@
 """Readouts that are not affine in attention: the model evaluates each candidate attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
@@ -28,7 +26,7 @@ class OpaqueReadout(Readout):
 
     # Set by `by_head`: the readout whose heads are the rows of this one, and the function from
     # attentions (R, K, N) of these rows to logits (R, K, C).
-    _all_heads: OpaqueReadout | None = None
+    _all_heads: "OpaqueReadout | None" = None
     _read_head: Callable[[Tensor], Tensor] | None = None
     _gradients: Mapping[Target, Tensor] = MappingProxyType({})
 
@@ -111,7 +109,7 @@ class OpaqueReadout(Readout):
         return adversary, js, torch.full_like(js, torch.nan)
 
     @override
-    def by_head(self) -> OpaqueReadout:
+    def by_head(self) -> "OpaqueReadout":
         source, weights = partial(self.model.readout, self.output), self.output.weights
         read_head = head_readout(source, weights)
         heads = OpaqueReadout(self.batch, self._rows_of_heads(None, None), self.model)
