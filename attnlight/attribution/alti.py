@@ -112,11 +112,7 @@ class AttentionBlock:
 
 @torch.no_grad()
 def attention_block(call: LayerCall) -> "AttentionBlock":
-    """The attention block of a layer.
-
-    Raises:
-        InputError: Attention is not added to the layer's input, or no norm reads the sum.
-    """
+    """The attention block of a layer."""
     weights, values = call.attention.weights, call.attention.values
     parts = [one for one in call.module.modules() if not [*one.children()]]
     leaves = [part for part in parts if [*part.parameters()]]

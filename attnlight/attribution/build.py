@@ -60,11 +60,7 @@ def build_attributions(
 
 
 def _require_kind(place: str, value: object, hint: Any) -> None:  # noqa: ANN401
-    """Check that an option without words is of the type that its field is declared with.
-
-    Raises:
-        InputError: It is not; the message begins with `place`.
-    """
+    """Refuse an option without words that is not of the type of its field."""
     kinds = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
     if words_of(hint) or (value is None and len(get_args(hint)) > len(kinds)):
         return

@@ -52,11 +52,7 @@ class Heads(NamedTuple):
 
     @classmethod
     def read(cls, file: str | Path) -> "Heads":
-        """The content of a file that a `HeadLearner` wrote.
-
-        Raises:
-            InputError: There is no such file, or it holds no heads.
-        """
+        """The content of a file that a `HeadLearner` wrote."""
         content = read_json(Path(file))
         try:
             kinds = content["weights"], content["somers_d"], content["copies"]
@@ -131,9 +127,6 @@ class HeadLearner:
 
     Args:
         model: An `AnswerModel`, in evaluation mode.
-
-    Raises:
-        InputError: The model does not answer by one token of each text.
     """
 
     def __init__(self, model: AttentionModel) -> None:
@@ -174,9 +167,6 @@ class HeadLearner:
         Args:
             file: The JSON file.
             options: Those of `learn_weights`.
-
-        Raises:
-            InputError: No text has two items.
         """
         if not self._texts:
             raise InputError("no text has two items, from whose ablations heads are learned.")

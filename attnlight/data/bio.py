@@ -52,9 +52,6 @@ def check_tags(
 
     With `strict` an I, E or L that does not continue a chunk of its type is refused, unless no chunk
     begins with a tag of its own, as in IO.
-
-    Raises:
-        InputError: A tag is invalid; the message names the sentence, the token and the tag.
     """
     chunks = has_chunks(valid)
     strict = strict and any(tag[:2] in ("B-", "S-", "U-") for tag in valid)
@@ -81,9 +78,6 @@ def check_tags(
 
 def tag_scheme(tags: Sequence[str]) -> TagScheme:
     """The scheme of tags with these names.
-
-    Raises:
-        InputError: A name is of no scheme of chunks.
 
     Example:
         >>> tag_scheme(["O", "B-NP", "I-NP"]).chunk

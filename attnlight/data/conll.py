@@ -28,9 +28,6 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
     Args:
         file: The file, UTF-8, gzip-compressed if it ends in `.gz`.
         columns: Numbers of the columns to read, from 0; negative ones count from the last.
-
-    Raises:
-        InputError: The file cannot be read as text, or a line lacks a column.
     """
     values: list[list[str]] = [[] for _ in columns]
     first, conllu = 1, file.suffix == ".conllu"
@@ -62,9 +59,6 @@ def load_columns(file: Path, columns: Sequence[int], stream: Path) -> Dataset:
     """The sentences of a column file as rows, read by memory map from the Arrow file `stream`.
 
     A row has `line`, and a list of strings per column, named by its number.
-
-    Raises:
-        InputError: The file cannot be read or holds no sentence, or a line lacks a column.
     """
     import datasets
 

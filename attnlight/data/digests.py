@@ -18,11 +18,7 @@ def text_digest(text: str | None) -> str:
 
 
 def digests(folder: Path, files: Iterable[Path]) -> dict[str, str]:
-    """SHA-256 of files by their paths within the folder.
-
-    Raises:
-        InputError: A file cannot be read.
-    """
+    """SHA-256 of files by their paths within the folder."""
     hashes, root = {}, folder.resolve()
     for file in files:
         try:

@@ -50,9 +50,6 @@ class DocumentReader:
         extras, remove: As of `TokenColumns`; whole numbers are stored in one byte each, others in four.
         joint: Separator between the texts of several columns.
         line_breaks: Read a backslash before an n as a line break.
-
-    Raises:
-        InputError: A column is missing or of another type.
     """
 
     def __init__(
@@ -92,11 +89,7 @@ class DocumentReader:
         self.extras = {name: self._aligned[name] for name in extras}
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Documents]:
-        """The documents of these rows, which must ascend.
-
-        Raises:
-            InputError: A per-token column cannot be stored, or lacks a number for a token.
-        """
+        """The documents of these rows, which must ascend."""
         for chunk, table in read_columns(self.rows, [*self.source.columns, *self._aligned], rows):
             columns = [table[name].to_pylist() for name in self.source.columns]
             if self.source.tokens is None:

@@ -27,9 +27,6 @@ class EditColumns:
         edited: Column that is false, 0, empty or `original` in originals, and anything else in edits.
             Null: of two texts that share a value of `edit_of`, the first is the original.
         edits_in: Splits that keep edits; the others have originals alone.
-
-    Raises:
-        InputError: `edited` is given without `edit_of`, or `edits_in` names no split.
     """
 
     edit_of: str | None = None
@@ -50,10 +47,6 @@ def read_originals(rows: Dataset, source: Source, columns: EditColumns) -> Rows 
     """Row of the original of each row of a source, (rows,): its own for all but edits.
 
     It is -1 - row for an edit whose original the source lacks; None without `edit_of`.
-
-    Raises:
-        InputError: A column is missing or of lists, two originals share a value, or nothing tells an
-            original.
     """
     if columns.edit_of is None:
         return None
@@ -128,11 +121,7 @@ def pair_edits(
 
 
 def require_pairs(counts: Iterable[Mapping[str, int]], columns: EditColumns) -> None:
-    """Refuse a corpus whose splits have no pair, by the counts of `pair_edits`.
-
-    Raises:
-        InputError: They have none.
-    """
+    """Refuse a corpus whose splits have no pair, by the counts of `pair_edits`."""
     total = sum(map(Counter, counts), Counter[str]())
     if not total.pop("edits", 0):
         left_out = "".join(f", {count:,} {words}" for words, count in total.items())

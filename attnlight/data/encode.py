@@ -49,9 +49,6 @@ def write_split(
         the limits on sentences cut (`SentenceIds.cut`), of pairs with evidence, the number of
         passages that were cut before the end of a supporting sentence (`evidence_cut`) and, of word
         pieces, the number of texts that were cut (`truncated`).
-
-    Raises:
-        InputError: A query has no token or, joined, leaves its passage no place.
     """
     strings, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int32())
     kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
@@ -161,9 +158,6 @@ def write_tagged(
     Columns: `index`, `length`, `tokens`, `tags` (labels by `numbers`), the target's, the features',
     the reader's marks, and `words`, of which the tokenizer makes one token each. One that has `divided`
     them makes several, of which the first has the tag and is `marked`.
-
-    Raises:
-        InputError: A tag is unknown or breaks the scheme, or a word is not one token.
     """
     kinds = {"index": pyarrow.int64(), "length": pyarrow.int32()}
     kinds |= {"tokens": pyarrow.list_(pyarrow.int32()), TAGS: pyarrow.list_(pyarrow.int16())}

@@ -30,9 +30,6 @@ class FeatureRules:
         characters: Number of characters of a word that are features, a multiple of 8; of longer
             words, half from the front and half from the back; 0: none.
         pos: Use part-of-speech tags as a feature.
-
-    Raises:
-        InputError: A number is out of range.
     """
 
     suffixes: list[int] | None = None
@@ -128,11 +125,7 @@ class TokenFeatures:
     def encode(
         self, words: Sequence[str], pos: Sequence[str] | None = None
     ) -> dict[str, NDArray[np.int64]]:
-        """The columns of a sentence of T tokens, (T,) each.
-
-        Raises:
-            InputError: Part-of-speech tags are a feature, but there is not one for each word.
-        """
+        """The columns of a sentence of T tokens, (T,) each."""
         if self.rules.pos and len(pos or ()) != len(words):
             raise InputError(
                 f"part-of-speech tags are a feature: expected one for each of {len(words)} words, "

@@ -33,9 +33,6 @@ def find_columns(
 
     Columns that have a usual name, then the only one with such values; of several, not `last`. No
     column is `taken` for another purpose. A column of lists becomes `tokens` in place of `text`.
-
-    Raises:
-        InputError: The columns of a table are separated by another sign than its format's.
     """
     kinds = _kinds(source, taken) if null else {}
     usual = {option: next((n for n in _OPTIONS[option][0] if n in kinds), None) for option in null}

@@ -30,11 +30,6 @@ def read_labels(
 
     Returns:
         The classes, and each row's class number, (n,), -1 where `classes` drops its label.
-
-    Raises:
-        InputError: The column is missing, empty or incomplete, is -1 in all rows or has a different
-            value in each row; `classes` lists a label twice or one that the source lacks; or a
-            label is not among the classes.
     """
     import pandas
 

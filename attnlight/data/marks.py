@@ -18,11 +18,7 @@ _RESERVED = (*COLUMNS, TAGS, MARKED, SEGMENT)
 
 
 def check_columns(option: str, columns: Iterable[str], taken: Sequence[str] = ()) -> None:
-    """Refuse names of an option that other columns of prepared corpora have.
-
-    Raises:
-        InputError: A name is reserved or among those of `taken`.
-    """
+    """Refuse names of an option that other columns of prepared corpora have."""
     for column in columns:
         if column in (*_RESERVED, *taken):
             raise InputError(f"{option} names {column}, which is a reserved column: rename it.")
@@ -39,10 +35,6 @@ def mark_words(folder: Path, corpus_name: str, marks: Mapping[str, Sequence[str]
         folder: The prepared corpus.
         corpus_name: Its name in messages.
         marks: Words by column.
-
-    Raises:
-        InputError: A word is not one token, a list has no word of the corpus, or the corpus has the
-            column already.
     """
     description = folder / "corpus.json"
     corpus = json.loads(description.read_text(encoding="utf-8"))

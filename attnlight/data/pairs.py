@@ -24,9 +24,6 @@ def mark_evidence(rows: Dataset, source: Source, passage: str, evidence: str) ->
     """The rows with the column `evidence`: a number for each sentence, 1 if it supports the answer.
 
     `passage` names the column of lists of sentences, `evidence` that of positions in them.
-
-    Raises:
-        InputError: The passages or the positions are no lists, or a position is outside its passage.
     """
     schema = rows.features.arrow_schema
     for column, holds, expected in (
@@ -72,10 +69,6 @@ def read_candidates(
         classes: Names of the classes.
         labels: Class of each row, -1 for rows that are dropped, (rows,).
         extend: Add candidates that are not yet classes, in alphabetical order, to the classes.
-
-    Raises:
-        InputError: The column holds no lists of answers, or a row has a candidate that is not a
-            class or an answer that is not a candidate.
     """
     kind = rows.features.arrow_schema.field(column).type
     element = list_element(kind)
@@ -122,11 +115,7 @@ def read_candidates(
 def encode_queries(
     tokenizer: Tokenizer, queries: Sequence[str], rows: Iterable[int], source: object
 ) -> list[list[int]]:
-    """Ids of queries, which messages name by their rows in the source.
-
-    Raises:
-        InputError: A query has no token.
-    """
+    """Ids of queries, which messages name by their rows in the source."""
     ids, empty = encode_texts(tokenizer, queries)
     for row, query, without in zip(rows, queries, empty.tolist(), strict=True):
         if without:
@@ -148,9 +137,6 @@ def encode_joined(
 
     The tokenizer puts its special tokens between and around them. Where both are longer than it allows,
     the end of the passage is cut; a passage without a token becomes one unknown token.
-
-    Raises:
-        InputError: A query has no token, or leaves no place for a token of its passage.
     """
     length, alone = tokenizer.truncation, tokenizer.num_special_tokens_to_add(is_pair=False)
     most, rows = None, list(rows)

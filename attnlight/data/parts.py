@@ -63,11 +63,7 @@ class Part(SelectedRows, Generic[AnyReader]):
 def open_documents(
     reader: DocumentReader, labels: NDArray[np.int64], rules: TextRules, selection: Selection
 ) -> Part[DocumentReader]:
-    """A split of the texts that have a class, not -1 in `labels`, and a length within the limits.
-
-    Raises:
-        InputError: No row is left.
-    """
+    """A split of the texts that have a class, not -1 in `labels`, and a length within the limits."""
     part = Part(str(reader.source), np.arange(len(labels)), reader=reader, labels=labels)
     part.keep(np.flatnonzero(labels >= 0), "classes", reader.source.classes)
     low, high = selection.min_tokens, selection.max_tokens
@@ -97,9 +93,6 @@ def open_sentences(
             or, where the source is a folder of column files, numbers.
         scratch: Folder for temporary files, the same for all splits of a corpus.
         marks: Columns of numbers, by the name that they get.
-
-    Raises:
-        InputError: A column is missing or of another type, or the column file is missing.
     """
     numbers = [column for column in (*columns, *marks.values()) if isinstance(column, int)]
     file = None
@@ -144,10 +137,6 @@ def select_splits(
 
     Returns:
         The splits, and for each the counts of `also_in` and `pair_edits`.
-
-    Raises:
-        InputError: No text can be split off, `subset` exceeds the number of texts, or there are
-            edits and no pair.
     """
     keys = {split: part.keys() for split, part in parts.items()}
     cut = (selection.validation_fraction, selection.test_fraction) != (None, None)

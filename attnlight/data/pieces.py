@@ -69,9 +69,6 @@ def longest_text(config: Mapping[str, Any]) -> int | None:
     """Most tokens of a text that a model reads, special ones included, by its configuration.
 
     None if it names no limit.
-
-    Raises:
-        InputError: The limit is no number.
     """
     most = config.get("max_position_embeddings", config.get("n_positions"))
     padding, kind = config.get("pad_token_id") or 0, str(config.get("model_type"))

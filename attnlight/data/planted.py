@@ -71,10 +71,6 @@ class PlantedSpec:
             keywords of a text that decide on its label are those that its query asks for, and its decoys
             are keywords of any class that another query asks for.
         boundary_tokens: Put a special token before and one after each text, as BERT reads it.
-
-    Raises:
-        InputError: A value is out of range, distractors are not a minority, options exclude each
-            other, or `min_tokens` words cannot hold the evidence.
     """
 
     num_classes: int = 2

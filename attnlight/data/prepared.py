@@ -78,9 +78,6 @@ def find_damage(folder: Path) -> str | None:
 
     The size of each file is compared every time, its content once for each modification time: files
     that passed are recorded in the folder if it is writable.
-
-    Raises:
-        InputError: A file cannot be read.
     """
     if not os.path.lexists(folder):
         return ""

@@ -26,10 +26,6 @@ def mark_rationale(
 
     Returns:
         The rows, and the names of the added columns.
-
-    Raises:
-        InputError: The column is missing or holds something else, a list has another length than the
-            text, or a text has more than 7 annotators.
     """
     require_columns(rows, source, [column], {column: RATIONALE})
     (tokens,) = source.columns

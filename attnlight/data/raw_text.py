@@ -85,11 +85,7 @@ class RawText:
         return {"tokenizer": digest, "classes": self.classes, "sentences": self.sentences}
 
     def require_classes(self, names: Sequence[str], corpus: str) -> None:
-        """Check that a corpus has the same class names, in any order.
-
-        Raises:
-            InputError: Its class names differ.
-        """
+        """Refuse a corpus with other class names, in whatever order."""
         if set(names) != set(self.classes):
             raise InputError(
                 f"{corpus} has the classes {', '.join(names)}; the checkpoint's model expects "
@@ -98,11 +94,7 @@ class RawText:
 
     @cached_property
     def parsed_tokenizer(self) -> Tokenizer:
-        """`tokenizer` as an object.
-
-        Raises:
-            InputError: `tokenizer` is None.
-        """
+        """`tokenizer` as an object."""
         if self.tokenizer is None:
             raise InputError("this task has no tokenizer yet: train it or load a checkpoint.")
         return Tokenizer.from_str(self.tokenizer)
@@ -225,11 +217,7 @@ class RawText:
 
 
 def require_text(value: object, place: str) -> None:
-    """Check a value, which messages call `place`.
-
-    Raises:
-        InputError: It is not a string, or has a lone surrogate, which cannot be encoded.
-    """
+    """Refuse a value that is no string, or half a character; messages call it `place`."""
     if not isinstance(value, str):
         raise InputError(f"{place} is {short(value)}; expected a string.")
     try:

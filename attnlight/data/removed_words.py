@@ -62,12 +62,7 @@ class RemovedWords:
         return asdict(self) | {"scores": digest}
 
     def read(self, split: str, corpus: str, index: NDArray[np.int64]) -> list[NDArray[np.floating]]:
-        """Scores by which the words of each text of a split are ranked, by dataset rows (n,).
-
-        Raises:
-            InputError: The record is missing, lacks the method or a text, or is of another corpus than
-                the one of this fingerprint.
-        """
+        """Scores by which the words of each text of a split are ranked, by dataset rows (n,)."""
         path, name = self.path(split), SCORES + self.method
         if self.method not in (known := kept_scores(path)):
             raise InputError(f"{path} has no scores of {self.method}, only of {', '.join(known)}.")
@@ -94,9 +89,6 @@ def remove_words(
 
     Each removal takes words from what the one before left, by scores of the corpus of its fingerprint.
     The vocabulary stays that of the complete texts.
-
-    Raises:
-        InputError: The texts are not words with one label, or scores do not fit them.
     """
     corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     tokenizer = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))

@@ -44,10 +44,6 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
     Args:
         data: What `attnlight.run` reads.
         batches: Whether the data may be batches, which are returned as they are.
-
-    Raises:
-        InputError: It is neither a list of rows nor a table of their columns, or a row has no text or
-            other columns than the first.
     """
     if isinstance(data, Mapping):
         data = _rows_of_columns(data)

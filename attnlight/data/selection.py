@@ -98,11 +98,7 @@ class SelectedRows:
     dropped: dict[str, int] = field(default_factory=dict)
 
     def keep(self, rows: Rows, option: str, value: object) -> None:
-        """Keep these rows; drop all others and count them by the option that drops them.
-
-        Raises:
-            InputError: No row is left.
-        """
+        """Keep these rows; drop all others and count them by the option that drops them."""
         if not len(rows):
             raise InputError(f"no text of {self.name} is left after {option}: {value}")
         if len(rows) < len(self.rows):
@@ -139,9 +135,6 @@ class Selection:
         max_tokens: Drop texts with more tokens in all splits.
         subset: Fraction (0.2) or number (500) of texts to use, by split; a seeded choice.
         split_seed: Seed of `validation_fraction`, `test_fraction` and `subset`.
-
-    Raises:
-        InputError: An option is out of range, or no text can satisfy both limits.
     """
 
     validation_fraction: float | None = None
@@ -190,9 +183,6 @@ class Selection:
             texts: Text of each row of the source as a number (`text_keys`), (rows,).
             together: Choose validation texts as test texts are chosen: the same fraction of each
                 class, equal texts together.
-
-        Raises:
-            InputError: No text can be split off.
         """
         moved: dict[str, AnyRows] = {}
         for split in ("test", "validation"):
@@ -226,9 +216,6 @@ class Selection:
             splits: The corpus's splits.
             complete: Whether these are all splits of the corpus, so that a subset of another one is
                 refused; False if only some were read.
-
-        Raises:
-            InputError: The corpus lacks the split, or it has fewer texts.
         """
         for split, amount in (self.subset or {}).items():
             selected = splits.get(split)

@@ -31,9 +31,6 @@ class SentenceRules:
         length: Number of whitespace-separated words per sentence, in place of a language's rules.
         max_sentences: Sentences to keep of a text, the first ones.
         max_tokens: Tokens to keep of a sentence, the first ones.
-
-    Raises:
-        InputError: `language` is not of the form of such a code, or a number is not positive.
     """
 
     language: str = "en"

@@ -116,11 +116,7 @@ class Source(Corpus):
 
     @property
     def folder(self) -> Path | None:
-        """The local folder or file to read, or None if the corpus comes from the hub.
-
-        Raises:
-            InputError: The local folder or file does not exist.
-        """
+        """The local folder or file to read, or None if the corpus comes from the hub."""
         path = self.path or ""
         folder = Path(path).expanduser()
         if not self._reads_local and folder.suffix in _FILES and not folder.is_dir():
@@ -147,9 +143,6 @@ class Source(Corpus):
         Args:
             column_file: The split is a column file in the folder; no other file is read.
             hashed: Hashes of files by folder and name of the corpus, which other splits have, too.
-
-        Raises:
-            InputError: The folder is missing, or `datasets` cannot read its files.
         """
         content = asdict(self) | {"local": None}
         content["classes"] = self.classes and list(self.classes.items())  # their order matters
@@ -174,11 +167,7 @@ class Source(Corpus):
         return content | {"files": hashed[key]} | description(folder)
 
     def splits(self) -> list[str]:
-        """Names of the corpus's splits.
-
-        Raises:
-            InputError: The corpus cannot be read.
-        """
+        """Names of the corpus's splits."""
         import datasets
 
         with tempfile.TemporaryDirectory() as scratch, self._input_errors():
@@ -274,7 +263,7 @@ class Source(Corpus):
 def identities(sources: Mapping[str, Source], column_file: bool = False) -> dict[str, Any]:
     """The identity of the source of each split; the files of one corpus are looked for once.
 
-    Other arguments and errors are those of `Source.identity`.
+    Other arguments are those of `Source.identity`.
     """
     hashed: dict[object, object] = {}
     return {split: source.identity(column_file, hashed) for split, source in sources.items()}

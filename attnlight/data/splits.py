@@ -49,11 +49,7 @@ class Splits:
 
 
 def named_sources(main: Source, splits: Splits, selection: Selection) -> dict[str, Source]:
-    """The sources of the named splits in order, with defaults from the corpus's main source.
-
-    Raises:
-        InputError: A split is named and also split off the training texts.
-    """
+    """The sources of the named splits in order, with defaults from the corpus's main source."""
     named = {split: source for split, source in vars(splits).items() if source is not None}
     if selection.test_fraction is not None and named.pop("test", "test") != "test":
         raise InputError("give test or test_fraction, not both.")
@@ -110,11 +106,7 @@ def with_options(options: Mapping[str, Any], *groups: Any) -> tuple[Any, ...]:  
 
 
 def split_names(main: Source, cache: Path) -> list[str]:
-    """Names of a corpus's splits; the folder `cache` keeps those of the hub, for use without a network.
-
-    Raises:
-        InputError: The corpus cannot be read.
-    """
+    """Names of a corpus's splits; the folder `cache` keeps those of the hub, for use without a network."""
     if main.folder is not None:
         return main.splits()
     place = json.dumps([getattr(main, name) for name in PLACE])

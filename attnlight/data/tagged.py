@@ -60,12 +60,7 @@ class TaggedColumns:
     mark_columns: dict[str, int | str] | None = None
 
     def read(self, features: FeatureRules) -> list[int | str]:
-        """The columns of words, of tags and, where they are a feature, of part-of-speech tags.
-
-        Raises:
-            InputError: A column is missing, named twice or of another kind than the others, or the
-                name of a marking column is that of another column.
-        """
+        """The columns of words, of tags and, where they are a feature, of part-of-speech tags."""
         marks = self.mark_columns or {}
         columns = (self.word_column, self.label_column, self.pos_column if features.pos else None)
         found = [column for column in columns if column is not None]
@@ -95,9 +90,6 @@ class TaggedReader:
 
     Attributes:
         names: Names of each column's numbers; None for a column of strings or unnamed numbers.
-
-    Raises:
-        InputError: A column is missing or of another type.
     """
 
     def __init__(
@@ -126,12 +118,7 @@ class TaggedReader:
             self.names[column] = None if names is None else list(names)
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Tagged]:
-        """The sentences of these rows, which must ascend; no row may be empty.
-
-        Raises:
-            InputError: A sentence lacks a value for a token, has one that is no number where numbers
-                are expected, or has a word with white space.
-        """
+        """The sentences of these rows, which must ascend; no row may be empty."""
         source = str(self.source)  # evaluated once, as it accesses the disk
         strings = pyarrow.list_(pyarrow.string())
         stored = [*self.columns, *self.marks.values(), *([LINE] if self.file is not None else [])]
@@ -190,9 +177,6 @@ def corpus_tags(
         chunks: Chunk types in order, of the BIO scheme; None: the tags named by the source or, if it
             names none, those of the scheme that occurs (BIO, BIOES, BILOU, IO), or plain tags, such as
             parts of speech, in alphabetical order.
-
-    Raises:
-        InputError: Some tags are of chunks and one is not, or every tag is O.
     """
     if chunks is not None:
         return tags_of(list(chunks))

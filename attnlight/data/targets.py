@@ -28,9 +28,6 @@ class Target:
         target: What is predicted of a sentence, one of these three.
         sentence_chunk: Chunk type that `sentence` predicts.
         mark_seed: Seed of the tokens that `marked` predicts.
-
-    Raises:
-        InputError: `target` is not one of the three.
     """
 
     target: TargetName = "tokens"

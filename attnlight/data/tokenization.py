@@ -42,9 +42,6 @@ class TextRules:
         markup: Drop tags like `<br />` and the treebank's bracket codes like `-LRB-`.
         boundary_tokens: Put a token before and after each text, which attention cannot reach.
         truncate: Truncate texts to this many tokens, boundary tokens not counted.
-
-    Raises:
-        InputError: `truncate` is not positive, or `digits` is not one token of such texts.
     """
 
     lowercase: bool = True
@@ -163,9 +160,6 @@ def words_of_pieces(
         tokenizer: The tokenizer.
         text: The text.
         starts: Where each word begins, (T,).
-
-    Raises:
-        InputError: A word has no token, or lies beyond what the model reads.
     """
     encoding = tokenizer.encode(text)
     # A token may begin with the space before its word.

@@ -24,9 +24,6 @@ class VocabularyLimits:
         min_document_frequency: Minimum number of training texts that contain a word with a vector;
             of tagged sentences, also a suffix or character.
         max_vocabulary: Maximum number of words, those in most texts first.
-
-    Raises:
-        InputError: A number is not positive.
     """
 
     min_document_frequency: int = 1
@@ -51,9 +48,6 @@ def learn_vocabulary(
         limits: Which words are kept; special tokens are not counted.
         sentences: How texts are split into sentences; None: they are not. Tokens beyond its limits
             are not counted either.
-
-    Raises:
-        InputError: No word is left.
     """
     # A word in k texts occurs at least k times, so the first pass finds all candidates.
     trainer = trainers.WordLevelTrainer(

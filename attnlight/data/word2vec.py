@@ -33,9 +33,6 @@ class Word2VecSettings:
         window: Maximum distance of the words that predict a word; the distance is drawn per word.
         min_count: Minimum number of occurrences of a word with a vector.
         seed: Seed of the initial vectors and of sampling.
-
-    Raises:
-        InputError: A setting is out of range.
     """
 
     size: int = 300
@@ -78,11 +75,7 @@ class CorpusText:
 def prepare_vectors(
     corpus: Path, corpus_name: str, text: CorpusText, settings: Word2VecSettings
 ) -> Path:
-    """The word2vec file of these settings beside a prepared corpus, trained on the first call.
-
-    Raises:
-        InputError: gensim is not installed, or no word occurs often enough.
-    """
+    """The word2vec file of these settings beside a prepared corpus, trained on the first call."""
 
     def write(folder: Path) -> None:
         print(f"{corpus_name}: training word vectors on its text, once", file=sys.stderr)

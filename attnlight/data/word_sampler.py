@@ -28,9 +28,6 @@ class WordSampler:
     Args:
         tokenizer: The tokenizer as JSON text.
         texts: The texts, a `TokenDataset` or the like with a method `token_counts(size)`.
-
-    Raises:
-        InputError: Fewer than two different words occur.
     """
 
     def __init__(self, tokenizer: str, texts: Any) -> None:  # noqa: ANN401
@@ -73,11 +70,7 @@ def word_replacements(
     draws: int,
     seed: int,
 ) -> list[Any]:
-    """What replaces the words of a batch: draws of tokens for `resample`, else the replacement itself.
-
-    Raises:
-        InputError: The words to draw from are not known.
-    """
+    """What replaces the words of a batch: draws of tokens for `resample`, else the replacement itself."""
     if replacement != "resample":
         return [replacement]
     if sampler is None:

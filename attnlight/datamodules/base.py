@@ -80,9 +80,6 @@ class CorpusOptions:
         erased_words: Erase words of training texts, anew in each epoch: `{texts: 0.5, share: uniform,
             replacement: delete}`, or `{}` for these defaults. Words are the tokens that attention may
             reach, of pairs those of the passage; where items are whole words, these. Null: none.
-
-    Raises:
-        InputError: A batch size is not positive, or `marks` names a reserved column or has no list.
     """
 
     batch_size: int = 32
@@ -244,10 +241,6 @@ class CorpusDataModule(LightningDataModule, ABC):
         Args:
             encoding: RawText of the corpus that the model was trained on.
             name: Name of this corpus in records.
-
-        Raises:
-            InputError: The class names differ, this corpus cannot be encoded in this way, or only
-                one of the two has queries.
         """
         if self.paired or self.joined:
             self.joined = encoding.joined or encoding.joins
@@ -281,11 +274,7 @@ class CorpusDataModule(LightningDataModule, ABC):
 
     @cached_property
     def fingerprint(self) -> str:
-        """Version and hash of recipe and format, such as `v2-0123456789abcdef`.
-
-        Raises:
-            InputError: A source cannot be read.
-        """
+        """Version and hash of recipe and format, such as `v2-0123456789abcdef`."""
         return self._hash(self.removed_words, self.encoding and self.encoding.identity())
 
     def _hash(self, removed_words: Sequence[RemovedWords], encoding: object = None) -> str:
@@ -396,11 +385,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         return list(self._corpus["splits"])
 
     def dataset(self, split: str) -> TokenDataset:
-        """One split of the corpus.
-
-        Raises:
-            InputError: The corpus lacks the split.
-        """
+        """One split of the corpus."""
         if split not in self._corpus["splits"]:
             available = ", ".join(self._corpus["splits"])
             advice = f": {MISSING_SPLIT_ADVICE[split]}" if split in MISSING_SPLIT_ADVICE else ""
@@ -419,11 +404,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         return self.tokenizer_json, [self.dataset(split) for split in splits]
 
     def word_vectors(self, settings: Word2VecSettings) -> Path:
-        """The word2vec file of the corpus, trained on its training and validation texts.
-
-        Raises:
-            InputError: gensim is not installed, or no word occurs often enough.
-        """
+        """The word2vec file of the corpus, trained on its training and validation texts."""
         text = CorpusText([self.training_text])
         return prepare_vectors(self.prepare(), self.corpus_name, text, settings)
 

@@ -36,9 +36,6 @@ def check_splits(folder: Path, corpus_name: str, *, count_unknown: bool) -> dict
         corpus_name: Its name in messages.
         count_unknown: Add to `corpus.json` how many tokens of each split are not in the vocabulary,
             boundary tokens not counted.
-
-    Raises:
-        InputError: A split is empty, has only one class, or has a label outside the classes.
     """
     corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     for split, counts in corpus["splits"].items():

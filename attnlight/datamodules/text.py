@@ -255,9 +255,6 @@ class TextDataModule(CorpusDataModule):
             rows: The source's rows.
             source: The source of the split.
             classes: The corpus's classes, as set by the training split; None for that split.
-
-        Raises:
-            InputError: A column is missing or of another type, or no row is left.
         """
         joint = " " if self.sentence_rules is None else "\n\n"
         classes, labels = read_labels(rows, source, classes)

@@ -221,9 +221,6 @@ def read_links(links: str, source: int, target: int, place: str) -> tuple[list[i
         source: Number of source tokens; links past it are left out.
         target: Number of target tokens.
         place: The row in messages.
-
-    Raises:
-        InputError: A link is not of this form.
     """
     triples: list[int] = []
     dropped = 0

@@ -140,9 +140,6 @@ def later_tokens(
         places: Position of the token after each prompt, (B,).
         allowed: Classes that each text may be answered with, (B, C) bool; None: all.
         free: The answers of `free_answers`, which are then the only ones, (B, A).
-
-    Raises:
-        InputError: The model has no answers.
     """
     if not network.classes:
         raise InputError("the model has no answers: give `classes`, or rows with labels.")

@@ -124,18 +124,14 @@ class AnswerModel(HuggingFaceClassifier):
         self.name_answers(self.classes)
 
     def name_answers(self, classes: Sequence[str]) -> None:
-        """Take these answers as classes; raises as `encode_answers`."""
+        """Take these answers as classes."""
         named = classes if self.free is None else ()
         self.classes, self.answers = list(classes), encode_answers(self._of_answers, named)
         self.to(self.numbers.device)
 
     @override
     def require_tokenizer(self, tokenizer: str | None) -> None:
-        """Take the tokenizer of the corpus that the model is trained on; one of its own stays.
-
-        Raises:
-            InputError: A model with its own tokenizer has other tokens than the corpus.
-        """
+        """Take the tokenizer of the corpus that the model is trained on; one of its own stays."""
         if self.path is None and tokenizer is not None:
             self._encode(tokenizer, tokenizer)
         elif tokenizer is not None:
@@ -144,11 +140,7 @@ class AnswerModel(HuggingFaceClassifier):
     @classmethod
     @override
     def encoding_of(cls, options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
-        """The encoding of passages and queries of a model that was trained elsewhere.
-
-        Raises:
-            InputError: There is no such model.
-        """
+        """The encoding of passages and queries of a model that was trained elsewhere."""
         if options.get("path") is None:
             raise InputError("a model of `config` has no weights: train it by `attnlight fit`.")
         if options.get("free") is not None:
@@ -181,11 +173,7 @@ class AnswerModel(HuggingFaceClassifier):
         """Nothing is to be said: classes are named by their tokens."""
 
     def prompts(self, batch: TextBatch, embeddings: Tensor | None = None) -> Prompts:
-        """The prompts of a batch; embeddings are in place of `embed(batch)`.
-
-        Raises:
-            InputError: The batch has no queries, or prompts are longer than the model reads.
-        """
+        """The prompts of a batch; embeddings are in place of `embed(batch)`."""
         parts = [getattr(self, name) for name in _PARTS]
         if self.missing is not None or not any(map(len, parts)):
             raise InputError(f"the model has no weights or no template: {self.missing}.")

@@ -42,20 +42,12 @@ _OTHER_PROBLEMS = {
 
 
 def configuration(folder: Path) -> PretrainedConfig:
-    """The configuration of the model in a folder.
-
-    Raises:
-        InputError: `build_configuration` refuses its `config.json`, or that is not JSON.
-    """
+    """The configuration of the model in a folder."""
     return build_configuration(read_json(folder / CONFIG), str(folder))
 
 
 def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedConfig:
-    """A configuration from the content of a `config.json` in `where`, without what would run code.
-
-    Raises:
-        InputError: It is of a model that transformers does not contain, of a quantised one, or of none.
-    """
+    """A configuration from the content of a `config.json` in `where`, without what would run code."""
     options = {name: value for name, value in content.items() if name not in _NOT_OBEYED}
     kind = options.get("model_type")
     if not isinstance(kind, str) or kind not in CONFIG_MAPPING:
@@ -100,9 +92,6 @@ def require_single_label(
 
     `names` are those of its classes in transformers; `where` is its folder or class, for messages. The
     classes are of texts, or of pairs, or of tokens.
-
-    Raises:
-        InputError: It has a head for something else.
     """
     for name in names:
         for ending, use in _OTHER_HEADS.items():
@@ -130,9 +119,6 @@ def class_names(config: PretrainedConfig, classes: Sequence[str] = ()) -> list[s
 
     The corpus's names are taken in their order if the model names none, and matched without regard to
     case otherwise. Without a corpus, `classes` are empty.
-
-    Raises:
-        InputError: The model's classes have other names than the corpus's, or are not numbered from 0.
     """
     names = [str(name) for _, name in sorted(config.id2label.items())]
     if sorted(config.id2label) != list(range(len(names))):

@@ -93,11 +93,7 @@ def weight_files(folder: Path) -> list[Path]:
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
-    """The weights of a model by name, in memory of their own.
-
-    Raises:
-        InputError: There are none, or a file is truncated, damaged or a git-lfs pointer.
-    """
+    """The weights of a model by name, in memory of their own."""
     state: dict[str, Tensor] = {}
     for file in weight_files(folder):
         try:
@@ -113,11 +109,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 
 def fingerprint_of(folder: Path) -> str:
-    """A digest of the files of a model's weights, 16 hexadecimal digits.
-
-    Raises:
-        InputError: It has no weights.
-    """
+    """A digest of the files of a model's weights, 16 hexadecimal digits."""
     digest = hashlib.sha256()
     for file in weight_files(folder):
         with file.open("rb") as stream:

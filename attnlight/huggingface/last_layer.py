@@ -65,9 +65,6 @@ class LastLayer:
         attentions: The model's attention modules, layer 0 first.
         place: Name of the list of the model's layers.
         causal: Whether a token reads no later one.
-
-    Raises:
-        InputError: The model's attention cannot be intercepted, or its layers are in no list.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:

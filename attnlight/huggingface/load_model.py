@@ -98,11 +98,7 @@ def load_model(
 
 
 def draw_model(path: str, config: PretrainedConfig, head: Head = "texts") -> PreTrainedModel:
-    """The model of a configuration, with random weights.
-
-    Raises:
-        InputError: It describes none.
-    """
+    """The model of a configuration, with random weights."""
     mapping, kind = _MODELS[head]
     with _one_sentence(path, HEADS[head]):
         if head != "texts" or type(config) in mapping:

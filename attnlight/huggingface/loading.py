@@ -43,11 +43,7 @@ class Source:
 
 
 def stored_options(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of a network with what a checkpoint needs beside its weights to build it.
-
-    Raises:
-        InputError: There is no such model, or it has no weights.
-    """
+    """Options of a network with what a checkpoint needs beside its weights to build it."""
     if options.get("path") is None:
         return options
     folder = model_folder(str(options["path"]))
@@ -112,12 +108,7 @@ def open_model(
 
 
 def require_head(model: PreTrainedModel, num_classes: int | None, head: Head = "texts") -> None:
-    """Check that a model decides by one token, and among as many classes as the corpus has.
-
-    Raises:
-        InputError: It gives no classes, several at once or another number of them, or it reads several
-            tokens.
-    """
+    """Refuse a model that does not decide by one token among as many classes as the corpus has."""
     name, labels = type(model).__name__, model.config.num_labels
     require_single_label(model.config, [name], name, head)
     if not has_head([name], head):

@@ -61,9 +61,6 @@ def join_prompts(
         places: What stands between these, `context` and `question`.
         embed: From ids to embeddings.
         passages: Embeddings of the tokens of the passages, (*batch.tokens.shape, E).
-
-    Raises:
-        InputError: The batch has no queries.
     """
     if batch.query is None or batch.query_mask is None:
         raise InputError("the model answers questions: give a query (`query`) with each passage.")
@@ -137,9 +134,6 @@ def fill_chat(chat: str, template: str) -> str:
     """A prompt template as the message of a user, before the answer of the model.
 
     transformers renders chat templates, which whoever wrote a folder chose, in a sandbox.
-
-    Raises:
-        InputError: The chat template cannot be rendered.
     """
     names = {"bos_token": "[BOS]", "eos_token": "[EOS]", "add_generation_prompt": True}
     message = [{"role": "user", "content": template}]
@@ -152,12 +146,7 @@ def fill_chat(chat: str, template: str) -> str:
 
 
 def split_template(template: str) -> tuple[list[str], list[str]]:
-    """The three texts of a template, and the names of the two places between them.
-
-    Raises:
-        InputError: It lacks `{context}` or `{question}`, has one of them twice, or is no text, as what YAML
-            reads without quotes.
-    """
+    """The three texts of a template, and the names of the two places between them."""
     if not isinstance(template, str):
         raise InputError(f"template is {template!r}; expected a text: put it in quotes for YAML.")
     parts = _PLACE.split(template)
@@ -184,11 +173,7 @@ def encode_part(tokenizer: str, text: str) -> Tensor:
 
 
 def encode_answers(tokenizer: str, classes: Sequence[str]) -> Tensor:
-    """Token ids of each answer, (C, A), padded with -1, from a tokenizer's JSON.
-
-    Raises:
-        InputError: An answer has no token, or two have the same tokens.
-    """
+    """Token ids of each answer, (C, A), padded with -1, from a tokenizer's JSON."""
     reader, found = Tokenizer.from_str(tokenizer), dict[tuple[int, ...], str]()
     for name in classes:
         ids = tuple(reader.encode(name, add_special_tokens=False).ids)

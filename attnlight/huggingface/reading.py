@@ -22,10 +22,6 @@ def require_readable(network: Any, batch: TextBatch) -> FlatTexts:  # noqa: ANN4
     """The texts of a batch, if a network has its weights and can read them.
 
     The network has the attributes `missing`, `longest`, the most tokens of a text, and `whole_words`.
-
-    Raises:
-        InputError: Its weights are missing; the batch has sentences, queries or other items; or a text
-            is longer than the model reads.
     """
     if network.missing is not None:
         raise InputError(f"the model has no weights: {network.missing}")
@@ -51,9 +47,6 @@ def require_tokenizer(network: Any, tokenizer: str | None) -> None:  # noqa: ANN
     """Check that a corpus has the tokens of a network; one without a tokenizer has any.
 
     `tokenizer` is the corpus's, as JSON text; the network has its own, or None, and its `path`.
-
-    Raises:
-        InputError: It has other tokens.
     """
     if network.tokenizer is None or tokenizer is None:
         return
@@ -71,9 +64,6 @@ def positions(model: PreTrainedModel, mask: Tensor) -> dict[str, Tensor]:
     """`position_ids` (B, N) that count the tokens of each text alone; empty where no text needs them.
 
     Models, here without a head, count from the first place of a batch, or of given embeddings.
-
-    Raises:
-        InputError: A text is padded on the left, and the model takes no positions.
     """
     if not mask.shape[1] or not (mask.any(-1) & ~mask[:, 0]).any():
         return {}

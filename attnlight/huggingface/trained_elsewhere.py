@@ -60,12 +60,7 @@ class TrainedElsewhere(nn.Module):
 
     @classmethod
     def encoding_of(cls, options: Mapping[str, Any], classes: Sequence[str]) -> RawText:
-        """The encoding of texts of a model that was trained elsewhere, with a corpus's classes.
-
-        Raises:
-            InputError: There is no such model, it does not classify texts, or its classes have other
-                names.
-        """
+        """The encoding of texts of a model that was trained elsewhere, with a corpus's classes."""
         if options.get("path") is None:
             raise InputError(
                 "a model of `config` has no weights: train it by `attnlight fit` first."
@@ -80,11 +75,7 @@ class TrainedElsewhere(nn.Module):
 
     @property
     def raw(self) -> RawText:
-        """The encoder of raw text.
-
-        Raises:
-            InputError: The model has no tokenizer, or its head is not trained.
-        """
+        """The encoder of raw text."""
         self.require_trained()
         if self.tokenizer is None:
             raise InputError(
@@ -106,11 +97,7 @@ class TrainedElsewhere(nn.Module):
         return Classification(spec)
 
     def require_trained(self) -> None:
-        """Check that no part of the model is as it was drawn at random.
-
-        Raises:
-            InputError: The head is: the model was not trained to classify.
-        """
+        """Refuse a model whose head is as it was drawn at random."""
         if self.new:
             raise InputError(
                 f"the model in {self.path} has no trained head ({self.new[0]} is missing): train it by "

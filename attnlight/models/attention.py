@@ -29,11 +29,7 @@ NORMALIZERS: dict[str, Normalizer] = {
 
 
 def normalizer_of(name: str) -> Normalizer:
-    """The function from scores to weights that an option names.
-
-    Raises:
-        InputError: There is none of this name, or its weights would not sum to 1.
-    """
+    """The function from scores to weights that an option names."""
     if name in NORMALIZERS:
         return NORMALIZERS[name]
     reason = ""
@@ -93,9 +89,6 @@ class Attention(nn.Module, ABC):
             states: (B, N, D).
             mask: Items that attention may reach, (B, N) bool.
             query: (B, Q), required if and only if the scorer has a `query_size`.
-
-        Raises:
-            ValueError: A query is missing or unexpected.
         """
         if (query is None) != (self.query_size is None):
             expected = "no query" if self.query_size is None else f"a query (B, {self.query_size})"
@@ -153,9 +146,6 @@ class DotAttention(Attention):
     """`w . h` with learned w; with a query, `q . h` without parameters.
 
     Arguments are those of `Attention`; `attention_size` is not used.
-
-    Raises:
-        InputError: `query_size` differs from `size`.
     """
 
     scaled: ClassVar[bool] = False
@@ -200,9 +190,6 @@ class RandomAttention(Attention):
     A score is a normal draw of mean 0, a function of the token's id: the same word has the same
     score in all texts. Its standard deviation is drawn once from 0.5 to 2, so that models of several
     seeds differ in how peaked their attention is. The scores are passed as the `query`.
-
-    Raises:
-        InputError: There is a query to read.
     """
 
     by_text: ClassVar[bool] = False  # whether a word has other scores in other texts

@@ -36,11 +36,7 @@ _CLASSES: dict[str, type[nn.Module]] = {
 
 
 def network(problem: str, net: Options) -> type[Any]:
-    """The class of a network: the one that `net` names, else the problem's default.
-
-    Raises:
-        InputError: There is no such class, or the problem has no default network.
-    """
+    """The class of a network: the one that `net` names, else the problem's default."""
     if CUSTOM in net:
         return import_class(net[CUSTOM], nn.Module)
     if problem in _CLASSES:
@@ -54,9 +50,6 @@ def plain_net(problem: str, net: Group | Mapping[str, object]) -> dict[str, Any]
     """All options of a network as plain values; of a custom one `network` and `options`.
 
     The latter are those of its `HasStoredOptions.stored_options`, if it has that method.
-
-    Raises:
-        InputError: An option is unknown, or the options are those of another problem's network.
     """
     if not isinstance(net, Mapping) and not isinstance(net, NETS.get(problem, Mapping)):
         raise InputError(
@@ -105,11 +98,7 @@ def with_defaults(problem: str, net: Options) -> dict[str, Any]:
 
 
 def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
-    """Arguments of the network's class: its options, and what it accepts of the corpus's spec.
-
-    Raises:
-        InputError: The class of a custom network has no such argument.
-    """
+    """Arguments of the network's class: its options, and what it accepts of the corpus's spec."""
     kind = network(problem, net)
     accepted = signature(kind).parameters
     options = dict(net["options"] if CUSTOM in net else net)
@@ -144,9 +133,6 @@ def changed_net(problem: str, net: Options, method: str, **options: object) -> d
         net: Options of the base's network.
         method: Static method of its class that returns them: `uniform_net` or `guided_net`.
         options: Arguments of that method.
-
-    Raises:
-        InputError: The network's class does not implement this change.
     """
     kind = network(problem, net)
     change = getattr(kind, method, None)

@@ -52,9 +52,6 @@ class ContextClassifier(nn.Module, ABC):
         guide: Source of the attention that tests see; None: the model's attention. A model with a
             guide must encode each item alone: encoder `average` or `none`.
         with_embeddings: Whether the input of the encoder is part of the states.
-
-    Raises:
-        InputError: There are fewer than two classes.
     """
 
     levels: ClassVar[tuple[str, ...]] = ("",)
@@ -129,10 +126,6 @@ class ContextClassifier(nn.Module, ABC):
         Returns:
             One row per text, R = B, and one head; `states` are (B, N, D). `item_logits` is None in
             training mode; at padding it is finite and arbitrary.
-
-        Raises:
-            InputError: The batch has sentences or queries and the model reads none, or the reverse; or
-                the guide has no attention for its texts.
         """
         memory = self._memory(batch)
         items, seen, mask, places, layers = self._items(batch, embeddings)

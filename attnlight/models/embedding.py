@@ -48,11 +48,7 @@ class Embedding(nn.Embedding):
     def start_from(
         self, vectors: WordVectors, unknown: Literal["zero", "random"] = "random"
     ) -> None:
-        """Initialise from word vectors; words without one are set to zero or keep random values.
-
-        Raises:
-            InputError: The vectors differ from the embedding in size or vocabulary.
-        """
+        """Initialise from word vectors; words without one are set to zero or keep random values."""
         matrix, covered = vectors
         if matrix.shape != self.weight.shape:
             raise InputError(
@@ -108,11 +104,7 @@ class TokenFeatures(nn.Module):
         self.output_size = size * len(features)
 
     def forward(self, batch: TextBatch) -> list[Tensor]:
-        """Each feature's vectors (B, N, size), zero on padding.
-
-        Raises:
-            InputError: The batch lacks a feature.
-        """
+        """Each feature's vectors (B, N, size), zero on padding."""
         padding, vectors = ~batch.mask.unsqueeze(-1), []
         for name, table in self.tables.items():
             columns = [name]

@@ -153,9 +153,6 @@ class _Convolutional(Encoder):
     """Convolutions of several widths over the text padded with zeros, and ReLU.
 
     D is `hidden_size`; the filters are divided evenly among the widths.
-
-    Raises:
-        InputError: `hidden_size` is not a multiple of the number of widths.
     """
 
     widths: ClassVar[tuple[int, ...]]

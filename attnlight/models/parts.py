@@ -21,9 +21,6 @@ def part_names(model: nn.Module) -> dict[str, list[str]]:
     A network names the modules of each by an attribute `parameter_parts`. Without it each child
     module and each parameter of its own is a part, the last registered first. Parts without
     parameters are left out.
-
-    Raises:
-        InputError: Its `parameter_parts` leave out some of its parameters.
     """
     names = [name for name, _ in model.named_parameters()]
     children = dict.fromkeys(name.partition(".")[0] for name in reversed(names))

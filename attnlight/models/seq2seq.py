@@ -137,9 +137,6 @@ class Seq2Seq(nn.Module):
         Returns:
             One row per target token. `states` are the encoder's, (B, N, D); `bias`, the logits
             without a source, is left to `readout`.
-
-        Raises:
-            InputError: The batch has no targets, or sentences.
         """
         if batch.target is None or batch.tokens.ndim != 2:
             raise InputError(

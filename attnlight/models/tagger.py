@@ -156,10 +156,6 @@ class SelfAttentionTagger(nn.Module):
             norm of the attention. `item_logits` is an expanded view if the batch is one sentence,
             whose tokens share them; None if the readout is `study`, and in training, where the `bias`
             of that readout is NaN.
-
-        Raises:
-            InputError: The batch has texts of sentences or queries, or the guide has no attention for
-                its sentences.
         """
         if batch.tokens.ndim != 2:
             raise InputError("a tagger reads single sentences: set `sentences` to none.")

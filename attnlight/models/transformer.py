@@ -38,9 +38,6 @@ class SelfAttention(nn.Module):
         dropout: Dropout on the attention weights.
         uniform: Heads with uniform attention; they have no queries and keys.
         normalizer: The function from scores to weights.
-
-    Raises:
-        InputError: The sizes do not fit, or a head or the normalizer does not exist.
     """
 
     def __init__(

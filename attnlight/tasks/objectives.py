@@ -28,10 +28,6 @@ def deceive(
     """-log(1 - attention on impermissible items), the deceptive attention of Pruthi et al. (2020).
 
     Of a translation's `links` it is of the mean attention over the target tokens of a sentence.
-
-    Raises:
-        InputError: The batch lacks the column, it is of another length than the texts, or the output
-            has no scores.
     """
     scores, impermissible = _scores_and_marks("deceive", output, batch, objective.column)
     by_head = impermissible_penalty(scores, impermissible, output.mask)
@@ -51,9 +47,6 @@ def supervise(
 
     Supervised attention (Liu et al. 2017; Mi et al. 2016), towards rationales (Bao et al. 2018). It is
     defined of instances with a marked item.
-
-    Raises:
-        InputError: As `deceive`.
     """
     scores, marked = _scores_and_marks("supervise", output, batch, objective.column)
     by_head = evidence_divergence(scores, marked, output.mask)
@@ -81,11 +74,7 @@ def _of_sentences(values: Tensor, text: Tensor) -> Tensor:
 def _scores_and_marks(
     name: str, output: AttentionOutput, batch: TextBatch, column: str
 ) -> tuple[Tensor, Tensor]:
-    """Scores (R, H, N) of a penalty's attention, and the items (R, N) that a column marks.
-
-    Raises:
-        InputError: As `deceive`.
-    """
+    """Scores (R, H, N) of a penalty's attention, and the items (R, N) that a column marks."""
     marks = batch.links if column == LINKS else batch.extras.get(column)
     if marks is None:
         raise _no_column(name, column, list(batch.extras))
@@ -112,10 +101,6 @@ class Penalties(nn.Module):
 
     Attributes:
         head: What `masked_words` trains beside the model, from `start` on.
-
-    Raises:
-        InputError: A weight is negative or not finite, or the weights of opposite penalties are both
-            positive.
     """
 
     def __init__(self, objective: Objective) -> None:

@@ -62,10 +62,6 @@ class Optimizer:
         """One optimiser with a parameter group per part of the model, or per part of each layer.
 
         What an objective trains beside the model, its `head`, is one more group.
-
-        Raises:
-            InputError: `weight_decay` names a part that the model does not have, or
-                `layerwise_lr_decay` is out of range or the model has no layers.
         """
         parts = {n: p for n, p in model.named_children() if not isinstance(p, nn.Dropout)}
         parts |= {} if head is None else {"head": head}
@@ -110,9 +106,6 @@ class Optimizer:
             size: Size D of its states; None: unknown.
             steps: Gives the number of steps of training.
             head: As of `build`.
-
-        Raises:
-            InputError: An option is out of range, or two schedules are given.
         """
         optimizer, factor = self.build(model, head), self.plateau_factor
         warmup = self.warmup_steps
@@ -152,7 +145,7 @@ class Optimizer:
 
 
 def _learning_rate_scales(model: nn.Module, decay: float) -> dict[nn.Parameter, float]:
-    """Factor of each parameter's learning rate; raises as `build` does of `layerwise_lr_decay`."""
+    """Factor of each parameter's learning rate, by `layerwise_lr_decay`."""
     if not 0 < decay <= 1:
         raise InputError(f"layerwise_lr_decay is {decay}; it must be above 0 and at most 1.")
     layers = layer_modules(layered(model, "layerwise_lr_decay"))  # type: ignore[arg-type]
