@@ -93,9 +93,7 @@ class External(Attribution):
     def _words(self, index: int, mask: Tensor) -> list[str]:
         """What stands at each place of a text that attention may reach: a word, or a sentence.
 
-        Args:
-            index: Dataset row of the text.
-            mask: Its tokens, (N,), or (S, N) of sentences or whole words.
+        `mask` are its tokens, (N,), or (S, N) of sentences or whole words.
         """
         split = self.split
         if not isinstance(split, HasWords):

@@ -101,16 +101,8 @@ def _squared_jacobians(
 ) -> Tensor:
     """Squared norms of directions times Jacobians of the states of each colour, by word.
 
-    Args:
-        model: The model, in evaluation mode.
-        batch: B texts.
-        colour: Colour of each item, (B, N) long, -1 where there is no item.
-        directions: K directions for each state, (B, N, K, D).
-        budget: Tokens differentiated at once.
-        apart: Keep directions apart, else sum over them.
-
-    Returns:
-        (B, colours, K or 1, N, W) float64, W words per item.
+    Each item has a colour (B, N), -1 where there is none, and each state K directions, (B, N, K,
+    D), which are kept `apart` or summed: (B, colours, K or 1, N, W) float64, W words per item.
     """
     texts, kinds = len(batch), directions.shape[2]
     colours = int(colour.max()) + 1

@@ -139,14 +139,11 @@ class HeadLearner:
     def add(
         self, batch: TextBatch, output: AttentionOutput, sets: Tensor, odds: Tensor, effects: Tensor
     ) -> None:
-        """Take the ablations of a batch.
+        """Take the ablations of B texts of N items; those of one item are left out.
 
-        Args:
-            batch: B texts of N items; those of one item are left out.
-            output: The model's output for them, whose largest logits are the answers.
-            sets: Random sets of items that stay, (B, K, N) bool.
-            odds: Log odds of the answers where only these stay, (B, K).
-            effects: Decrease of the log odds without each item, (B, N).
+        Answers are the largest logits of the output. Random `sets` (B, K, N) bool of items stay,
+        `odds` (B, K) are the log odds of the answers then, and `effects` (B, N) their decrease
+        without each item.
         """
         rows = self._model.answer_attention(batch, "attention")
         copies = self._model.copied_answers(batch, output.logits.argmax(-1))
@@ -162,12 +159,7 @@ class HeadLearner:
             self._copies.append(copies[text].flatten())
 
     def write(self, file: str | Path, **options: Any) -> Tensor:  # noqa: ANN401
-        """Write the file of `Heads`, and return the learned weights, (L, H).
-
-        Args:
-            file: The JSON file.
-            options: Those of `learn_weights`.
-        """
+        """Write the file of `Heads`, and return the weights (L, H) that `learn_weights` gives."""
         if not self._texts:
             raise InputError("no text has two items, from whose ablations heads are learned.")
         weights = learn_weights(self._texts, **options)

@@ -62,11 +62,9 @@ def collate(
 
 
 def collate_ids(ids: Sequence[Ids], sizes: Sequence[Ids] | None = None) -> TextBatch:
-    """A batch of texts that belong to no corpus, with index 0 to B - 1.
+    """A batch of texts that belong to no corpus, with index 0 to B - 1, from the ids of each.
 
-    Args:
-        ids: Ids of each of B texts.
-        sizes: Number of ids of each of their sentences; None: texts are not split.
+    `sizes` are the numbers of ids of the sentences of each text; None: texts are not split.
     """
     flat, lengths = _flat(ids)
     if sizes is not None:

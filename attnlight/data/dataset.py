@@ -42,11 +42,8 @@ def split_writer(
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
     Yields a function that appends rows, a mapping from each column to its values; the split is
-    complete after the block.
-
-    Args:
-        folder: Folder to write; `<folder>.arrow` is a temporary file.
-        kinds: Arrow types of the columns, by name.
+    complete after the block. `kinds` are Arrow types by column; `<folder>.arrow` is a temporary
+    file.
 
     Raises:
         InputError: The disk is full or the folder cannot be written.

@@ -46,15 +46,10 @@ def story_keys(passages: Iterable[Sequence[Sequence[str]]], rows: Rows, size: in
 
 
 def also_in(keys: Mapping[str, Keys]) -> dict[str, dict[str, dict[str, int]]]:
-    """How many texts of each split also occur in an earlier one, for `corpus.json`.
+    """How many texts of each split also occur in an earlier one, for `corpus.json`, by `text_keys`.
 
-    Texts without a word are not counted.
-
-    Args:
-        keys: `text_keys` of each split's texts, in the order of the splits.
-
-    Returns:
-        By split, `{"also_in": {earlier split: texts}}`, or `{}` where there are none.
+    By split, `{"also_in": {earlier split: texts}}`, or `{}` where there are none. Texts without a
+    word are not counted.
     """
     result: dict[str, dict[str, dict[str, int]]] = {}
     for split, split_keys in keys.items():

@@ -36,13 +36,9 @@ def write_split(
 ) -> dict[str, int]:
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
-    Args:
-        folder: Folder to write; `<folder>.arrow` is a temporary file.
-        part: The split.
-        tokenizer: Tokenizer of the corpus.
-        sentences: How texts are split into sentences; None: they are not. If they are, the column
-            `sentences` holds the number of ids of each, and `text` is a list of sentences.
-        joined: Whether a passage and its query are one text, with the column `segment`.
+    With rules for `sentences` the column `sentences` holds the number of ids of each, and `text` is
+    a list of sentences. A passage and a query that are `joined` are one text, with the column
+    `segment`.
 
     Returns:
         Number of documents without a token, which are stored as one unknown token (`empty`), what

@@ -38,15 +38,10 @@ class ErasedWords:
             )
 
     def draw(self, words: Tensor, index: Tensor, epoch: int, seed: int) -> Tensor:
-        """The words of each text that are erased, (B, N) bool; all sets of a size are equally likely.
+        """Those of the `words` (B, N) bool that are erased; all sets of a size are equally likely.
 
-        A function of seed, epoch and dataset row alone; of one word or more one at least remains.
-
-        Args:
-            words: Words of each text, (B, N) bool.
-            index: Dataset row of each text, (B,) long.
-            epoch: Number of the epoch.
-            seed: Any integer.
+        A function of seed, epoch and dataset row, `index` (B,) long, alone; of one word or more one
+        at least remains.
         """
         epochs, lengths = torch.full_like(index, epoch), words.sum(-1)
         keys = draw_keys(seed, index, epochs, 2, 2)[:, 1]  # the first draw orders the words

@@ -93,12 +93,9 @@ class TokenFeatures:
         sentences: Iterable[tuple[Sequence[str], Sequence[str] | None]],
         occurrences: int = 1,
     ) -> "TokenFeatures":
-        """Learn the values of the training sentences.
+        """The values in training sentences, of which words and part-of-speech tags are given.
 
-        Args:
-            rules: Which features there are.
-            sentences: Words and part-of-speech tags of each.
-            occurrences: Minimum number of sentences that contain a suffix or character.
+        Suffixes and characters have an id if they are in so many sentences (`occurrences`).
         """
         counters: dict[str, Counter[str]] = {name: Counter() for name in rules.values([], [])}
         characters: Counter[str] = Counter()

@@ -21,15 +21,9 @@ _SHOWN = 30
 def read_labels(
     rows: Dataset, source: Source, names: Sequence[str] | None = None
 ) -> tuple[list[str], NDArray[np.int64]]:
-    """Names of the classes and the class of each row.
+    """Names of the classes, and the class of each row, (rows,), -1 where `classes` drops its label.
 
-    Args:
-        rows: The source's n rows.
-        source: The source, which names its `label` column and its `classes`.
-        names: The corpus's classes, as set by the training split; None for that split.
-
-    Returns:
-        The classes, and each row's class number, (n,), -1 where `classes` drops its label.
+    `names` are the corpus's classes, as set by the training split; None for that split.
     """
     import pandas
 

@@ -25,16 +25,11 @@ def check_columns(option: str, columns: Iterable[str], taken: Sequence[str] = ()
 
 
 def mark_words(folder: Path, corpus_name: str, marks: Mapping[str, Sequence[str]]) -> None:
-    """Add a column to each split of a prepared corpus for each list of words: 1 on such tokens.
+    """Add a column to each split of a prepared corpus for each list of `marks`: 1 on such tokens.
 
     A token is compared as its source writes it, after the normalisation of the corpus's tokenizer
     (such as lower case), so that words outside the vocabulary are found too. `corpus.json` counts
     the texts with such a token (`marked`).
-
-    Args:
-        folder: The prepared corpus.
-        corpus_name: Its name in messages.
-        marks: Words by column.
     """
     description = folder / "corpus.json"
     corpus = json.loads(description.read_text(encoding="utf-8"))

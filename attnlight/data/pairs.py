@@ -62,13 +62,9 @@ def read_candidates(
 ) -> tuple[list[str], pyarrow.ListArray]:
     """The classes, and the numbers of those that each row may be answered with, (rows,).
 
-    Args:
-        rows: The source's rows.
-        source: The source, which names its `label` column and its `classes`.
-        column: Column of lists of answers: labels, or names of classes.
-        classes: Names of the classes.
-        labels: Class of each row, -1 for rows that are dropped, (rows,).
-        extend: Add candidates that are not yet classes, in alphabetical order, to the classes.
+    The `column` holds lists of labels or of names of classes; `labels` (rows,) are -1 for rows that
+    are dropped. With `extend` candidates that are no classes yet become such, in alphabetical
+    order.
     """
     kind = rows.features.arrow_schema.field(column).type
     element = list_element(kind)

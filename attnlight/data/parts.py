@@ -86,13 +86,9 @@ def open_sentences(
 ) -> Part[TaggedReader]:
     """A split of the rows that have at least one token.
 
-    Args:
-        split: Name of the split.
-        source: The source of the split.
-        columns: Columns of words, of tags and, where they are read, of part-of-speech tags: names,
-            or, where the source is a folder of column files, numbers.
-        scratch: Folder for temporary files, the same for all splits of a corpus.
-        marks: Columns of numbers, by the name that they get.
+    `columns` are those of words, of tags and, where they are read, of part-of-speech tags: names
+    or, where the source is a folder of column files, numbers; `marks` those of numbers, by their
+    new names.
     """
     numbers = [column for column in (*columns, *marks.values()) if isinstance(column, int)]
     file = None
@@ -124,19 +120,10 @@ def select_splits(
     complete: bool = True,
     edits: EditColumns | None = None,
 ) -> tuple[dict[str, Part[AnyReader]], dict[str, dict[str, dict[str, int]]]]:
-    """All splits after selection, in order, and how many of their texts also occur in another one.
+    """All splits after selection, in order, and for each the counts of `also_in` and `pair_edits`.
 
     Of pairs, no passage is split off from another that it continues (`story_keys`). An original and
-    its edits are not divided.
-
-    Args:
-        parts: The splits with a source; others are split off the training texts.
-        selection: Which texts are split off and chosen.
-        complete: Refuse a subset of a split that the corpus lacks.
-        edits: Which texts are edits; None: there are none.
-
-    Returns:
-        The splits, and for each the counts of `also_in` and `pair_edits`.
+    its edits are not divided. A subset of a split that a `complete` corpus lacks is refused.
     """
     keys = {split: part.keys() for split, part in parts.items()}
     cut = (selection.validation_fraction, selection.test_fraction) != (None, None)

@@ -22,12 +22,7 @@ _PIECE = 1 << 20
 
 
 def cache_root(folder: str | None = None) -> Path:
-    """The folder of prepared corpora.
-
-    Args:
-        folder: The folder; None: `$ATTNLIGHT_CACHE`, or `attnlight` in `$XDG_CACHE_HOME`, or
-            `~/.cache/attnlight`.
-    """
+    """The folder of prepared corpora, see `CorpusOptions.cache_dir`."""
     named = folder or os.environ.get("ATTNLIGHT_CACHE")
     if named:
         return Path(named).expanduser()
@@ -36,15 +31,12 @@ def cache_root(folder: str | None = None) -> Path:
 
 
 def prepare_once(target: Path, write: Callable[[Path], None]) -> None:
-    """Create the folder `target` unless it exists undamaged.
+    """Have `write` fill the folder `target` unless it exists undamaged.
 
     Safe when several processes call it at once: one writes, the others wait. The content is written
-    beside `target` and renamed at the end; leftovers of a killed process are removed. A damaged folder is replaced, with one line on stderr; a process
-    that has its files open keeps reading the old ones.
-
-    Args:
-        target: The folder.
-        write: Fills an empty folder.
+    beside `target` and renamed at the end; leftovers of a killed process are removed. A damaged
+    folder is replaced, with one line on stderr; a process that has its files open keeps reading the
+    old ones.
 
     Raises:
         InputError: `target` cannot be read, or its parent folder cannot be created or written.

@@ -16,16 +16,10 @@ MAX_ANNOTATORS = 7  # bits of a stored number
 def mark_rationale(
     rows: Dataset, source: Source, column: str, labels: NDArray[np.int64] | None = None
 ) -> tuple[Dataset, list[str]]:
-    """The rows with the column `rationale` and, if several people marked a text, `annotators`.
+    """The rows with `rationale` and, if several people marked a text, `annotators`; their names.
 
-    Args:
-        rows: The source's rows.
-        source: The source, which names its column of tokens.
-        column: `TokenColumns.rationale`; nothing is marked in texts that have no list.
-        labels: With `rationale_labels`, the class of each row, -1 for rows that are dropped, (rows,).
-
-    Returns:
-        The rows, and the names of the added columns.
+    The `column` is `TokenColumns.rationale`; nothing is marked in texts that have no list. With
+    `rationale_labels`, `labels` (rows,) are the class of each row, -1 for rows that are dropped.
     """
     require_columns(rows, source, [column], {column: RATIONALE})
     (tokens,) = source.columns

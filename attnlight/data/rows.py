@@ -39,12 +39,7 @@ class _DataFrame(HasColumns, Protocol):
 
 
 def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
-    """The rows of some data as mappings with `text`.
-
-    Args:
-        data: What `attnlight.run` reads.
-        batches: Whether the data may be batches, which are returned as they are.
-    """
+    """The rows of what `attnlight.run` reads, as mappings with `text`, or allowed batches."""
     if isinstance(data, Mapping):
         data = _rows_of_columns(data)
     elif isinstance(data, _DataFrame):

@@ -60,14 +60,8 @@ def choose_stratified(
 
     For each class, groups are taken in the order of their first rows' hashes (`choose`), skipping
     those that do not fit, until round(fraction * n) of its n rows are chosen, at least one and not
-    all of them. A class with one row, or a group larger than the fraction, is never chosen.
-
-    Args:
-        rows: n rows, ascending.
-        labels: Class of each row, (n,); a group has the class of its first row.
-        groups: Group number of each row, (n,).
-        fraction: The fraction, between 0 and 1.
-        seed: Seed of the hash.
+    all of them. A class with one row, or a group larger than the fraction, is never chosen. Of the
+    n ascending rows labels and groups are given, (n,); a group has the class of its first row.
     """
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
     sizes = np.bincount(group)
@@ -177,12 +171,9 @@ class Selection:
     ) -> dict[str, AnyRows]:
         """Split test and validation texts off the training texts where fractions are given.
 
-        Args:
-            train: The training texts.
-            labels: Class of each row of the source, (rows,).
-            texts: Text of each row of the source as a number (`text_keys`), (rows,).
-            together: Choose validation texts as test texts are chosen: the same fraction of each
-                class, equal texts together.
+        Of each row of the source class and text are given, this as a number (`text_keys`), (rows,).
+        `together`: validation texts are chosen as test texts are, the same fraction of each class,
+        equal texts together.
         """
         moved: dict[str, AnyRows] = {}
         for split in ("test", "validation"):
@@ -210,13 +201,7 @@ class Selection:
         return moved
 
     def apply_subsets(self, splits: Mapping[str, SelectedRows], complete: bool = True) -> None:
-        """Reduce splits to their seeded subsets.
-
-        Args:
-            splits: The corpus's splits.
-            complete: Whether these are all splits of the corpus, so that a subset of another one is
-                refused; False if only some were read.
-        """
+        """Reduce splits to seeded subsets; that of a split which a `complete` corpus lacks is refused."""
         for split, amount in (self.subset or {}).items():
             selected = splits.get(split)
             if selected is None and complete:

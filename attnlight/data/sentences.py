@@ -122,15 +122,11 @@ class SentenceIds(NamedTuple):
 def encode_sentences(
     tokenizer: Tokenizer, texts: Sequence[str], rules: SentenceRules | None
 ) -> SentenceIds:
-    """The ids of raw texts, each sentence encoded separately.
+    """The ids of B raw texts, each sentence encoded separately.
 
     Sentences without a token are dropped; a text without a token becomes one sentence of one
-    unknown token.
-
-    Args:
-        tokenizer: A tokenizer; with rules it adds no boundary tokens.
-        texts: B texts.
-        rules: How they become sentences; None: each is one, with its boundary tokens.
+    unknown token. Without `rules` each text is one, with its boundary tokens, which a tokenizer of
+    sentences does not add.
     """
     if rules is None:
         whole, empty = encode_texts(tokenizer, texts)

@@ -138,11 +138,9 @@ class Source(Corpus):
         """The parts of the source that determine the split's content, as plain JSON.
 
         A local folder is identified by its metadata and the names and hashes of the data files that
-        `datasets` reads from it for any split; a corpus on the hub by id, name and revision.
-
-        Args:
-            column_file: The split is a column file in the folder; no other file is read.
-            hashed: Hashes of files by folder and name of the corpus, which other splits have, too.
+        `datasets` reads from it for any split, or of the `column_file` alone that the split is; a
+        corpus on the hub by id, name and revision. Other splits share what is `hashed`, by folder
+        and name.
         """
         content = asdict(self) | {"local": None}
         content["classes"] = self.classes and list(self.classes.items())  # their order matters
@@ -176,14 +174,10 @@ class Source(Corpus):
             return list(datasets.get_dataset_split_names(config_name=name, **options))
 
     def load(self, scratch: Path, advice: str = "") -> Dataset:
-        """The rows of the split, read by memory map.
-
-        Args:
-            scratch: Folder for the Arrow files of a local corpus.
-            advice: Advice for the message if the corpus lacks the split.
+        """The rows of the split, read by memory map; Arrow files of a local corpus are in `scratch`.
 
         Raises:
-            InputError: The corpus cannot be read, or lacks the split.
+            InputError: The corpus cannot be read, or lacks the split, for which there is `advice`.
         """
         import datasets
 

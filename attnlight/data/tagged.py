@@ -169,14 +169,11 @@ class TaggedReader:
 def corpus_tags(
     reader: TaggedReader, rows: NDArray[np.int64], chunks: Sequence[str] | None
 ) -> list[str]:
-    """The tags of a corpus, in the order of their numbers.
+    """The tags of a corpus, in the order of their numbers, from the rows of its training split.
 
-    Args:
-        reader: Reads the source of the training split.
-        rows: The rows of that split.
-        chunks: Chunk types in order, of the BIO scheme; None: the tags named by the source or, if it
-            names none, those of the scheme that occurs (BIO, BIOES, BILOU, IO), or plain tags, such as
-            parts of speech, in alphabetical order.
+    They are those of chunk types in order, of the BIO scheme, or without these the tags named by
+    the source or, if it names none, those of the scheme that occurs (BIO, BIOES, BILOU, IO), or
+    plain tags, such as parts of speech, in alphabetical order.
     """
     if chunks is not None:
         return tags_of(list(chunks))

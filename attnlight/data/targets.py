@@ -51,13 +51,10 @@ class Target:
         return [f"no {chunk}", chunk] if self.target == "sentence" else list(tags)
 
     def labels(self, tags: Sequence[str], numbers: Mapping[str, int], row: int) -> list[int]:
-        """Labels of the tokens, (T,), or (1 + T,) with the boundary token of `sentence`.
+        """Labels of the T tokens, (T,), or (1 + T,) with the boundary token of `sentence`.
 
-        Args:
-            tags: Tags of the T tokens.
-            numbers: Number of each tag.
-            row: The sentence's row in the source, which alone determines the token of `marked`: that
-                of number `draw_keys(mark_seed, row, 0, 1, 1)` modulo T.
+        The row in the source alone determines the token of `marked`: that of number
+        `draw_keys(mark_seed, row, 0, 1, 1)` modulo T.
         """
         if self.target == "sentence":
             present = any(split_tag(tag)[1] == self.sentence_chunk for tag in tags)

@@ -104,10 +104,9 @@ def boundary_processor() -> PostProcessor:
 def encode_texts(
     tokenizer: Tokenizer, texts: Sequence[str]
 ) -> tuple[list[list[int]], NDArray[np.bool_]]:
-    """The ids of raw texts; a text without any token but boundary tokens becomes one unknown token.
+    """The ids of B raw texts, and which had no token but boundary tokens, (B,).
 
-    Returns:
-        Ids of each of the B texts, and which texts had no such token, (B,).
+    These become one unknown token.
     """
     with rust_threads():
         ids: list[list[int]] = [row.ids for row in tokenizer.encode_batch_fast(list(texts))]
@@ -133,12 +132,10 @@ def count_tokens(rules: TextRules, texts: Iterable[list[str]]) -> NDArray[np.int
 def count_cut(
     tokenizer: Tokenizer, texts: Sequence[str | tuple[str, str]], lengths: Iterable[int]
 ) -> int | None:
-    """Number of texts of which a pretrained model's tokenizer has cut a part; None: it is no such one.
+    """Number of texts, or pairs, of which a pretrained model's tokenizer has cut a part.
 
-    Args:
-        tokenizer: The tokenizer.
-        texts: The texts, or pairs that are one text.
-        lengths: Number of ids of each; only those of the tokenizer's length may be cut.
+    None: it is no such tokenizer. Only texts of its length, by the number of ids of each, may be
+    cut.
     """
     if type(tokenizer.model).__name__ == "WordLevel":
         return None
@@ -151,15 +148,10 @@ def count_cut(
 def words_of_pieces(
     tokenizer: Tokenizer, text: str, starts: Sequence[int]
 ) -> tuple[list[int], NDArray[np.int64], NDArray[np.int64]]:
-    """Ids of a text whose words a pretrained model's tokenizer divides.
+    """Ids of a text whose words, from `starts` (T,) on, a pretrained model's tokenizer divides.
 
-    Returns:
-        The N ids; the word of each, (N,), -1 of special ones; and the place of the first of each word, (T,).
-
-    Args:
-        tokenizer: The tokenizer.
-        text: The text.
-        starts: Where each word begins, (T,).
+    With the word of each of N ids, (N,), -1 of special ones, and the place of the first of each
+    word, (T,).
     """
     encoding = tokenizer.encode(text)
     # A token may begin with the space before its word.
@@ -210,12 +202,9 @@ def surface_of(
 ) -> Surface:
     """The surface of the ids of a text.
 
-    Args:
-        tokenizer: The tokenizer.
-        ids: Ids of the text.
-        parts: The strings, or pairs of strings, that were encoded separately, in order, and the number
-            of ids kept of each; None: all.
-        sizes: Number of ids of each word or sentence, to name these; None: ids are named.
+    `parts` are the strings, or pairs of strings, that were encoded separately, in order, and the
+    number of ids kept of each, None: all. `sizes` are the numbers of ids of each word or sentence
+    that is named; None: ids are.
     """
     ids_of_source: list[int] = []
     places: list[tuple[int, int]] = []

@@ -39,15 +39,11 @@ def learn_vocabulary(
     limits: VocabularyLimits = VocabularyLimits(),
     sentences: SentenceRules | None = None,
 ) -> list[str]:
-    """Words by descending document frequency, ties in alphabetical order.
+    """Words by descending document frequency, ties in alphabetical order; no special tokens.
 
-    Args:
-        rules: How texts become tokens; truncated tokens are not counted.
-        texts: Starts a pass over the training texts, in chunks; two passes are made, and memory
-            grows with the number of different words, not with the number of texts.
-        limits: Which words are kept; special tokens are not counted.
-        sentences: How texts are split into sentences; None: they are not. Tokens beyond its limits
-            are not counted either.
+    Two passes are made over the training texts, in chunks, and memory grows with the number of
+    different words, not with the number of texts. Truncated tokens are not counted, nor those
+    beyond the limits of `sentences`, by which texts are split.
     """
     # A word in k texts occurs at least k times, so the first pass finds all candidates.
     trainer = trainers.WordLevelTrainer(

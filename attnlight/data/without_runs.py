@@ -10,13 +10,9 @@ _LOGS = ("wandb", "lightning_logs")
 
 
 def without_runs(folder: Path, scratch: Path) -> Path:
-    """The folder or, where commands run in it have left runs, links to its other files.
+    """The folder or, where commands run in it have left runs, links in `scratch` to other files.
 
     Runs are left out with the folder of their experiment, and so are logs of other runs.
-
-    Args:
-        folder: The folder, absolute.
-        scratch: Folder in which a folder of links may be made.
     """
     files, complete = [], True
     for place, folders, names in os.walk(folder, followlinks=False):

@@ -91,14 +91,10 @@ def prepare_vectors(
 def train_word2vec(sentences: Iterable[Sequence[str]], settings: Word2VecSettings) -> Any:  # noqa: ANN401 - gensim's KeyedVectors
     """Vectors of the words that occur often enough, the most frequent first.
 
-    The same sentences and settings give the same vectors in any process but for rounding: one worker
-    reads the sentences in order, and gensim 4 initialises a word by the seed and the word's rank
-    alone. Words with equal counts are ranked alphabetically.
-
-    Args:
-        sentences: The words of each sentence; windows do not cross sentences. Each iteration
-            starts a new pass.
-        settings: How to train.
+    The same sentences and settings give the same vectors in any process but for rounding: one
+    worker reads the sentences in order, and gensim 4 initialises a word by the seed and the word's
+    rank alone. Words with equal counts are ranked alphabetically. Windows do not cross sentences,
+    which are read several times.
 
     Raises:
         InputError: gensim is not installed, or no word occurs often enough.

@@ -236,12 +236,7 @@ class CorpusDataModule(LightningDataModule, ABC):
         return {}, {}
 
     def evaluate_as(self, encoding: RawText, name: str) -> None:
-        """Use a trained model's tokenizer, sentence rules and class names, to evaluate it.
-
-        Args:
-            encoding: RawText of the corpus that the model was trained on.
-            name: Name of this corpus in records.
-        """
+        """Evaluate a model with its encoding and classes; records name this corpus `name`."""
         if self.paired or self.joined:
             self.joined = encoding.joined or encoding.joins
             self.paired = not self.joined

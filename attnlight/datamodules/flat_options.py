@@ -13,16 +13,12 @@ Constructor = Callable[..., None]
 
 
 def flat_options(constructor: Constructor) -> Constructor:
-    """A constructor that takes the fields of its arguments that are dataclasses as its own options.
+    """An `__init__` that takes the fields of its arguments that are dataclasses as own options.
 
     So an option is declared once, in a dataclass, with its type, default and description. The
-    signature and the docstring of the result list all options; jsonargparse makes the command line,
-    its help and the keys of files from these. A dataclass may also be given as a whole, by the name
-    of its argument; single options then change it.
-
-    Args:
-        constructor: The `__init__` of a class. No two options and arguments have the same
-            name.
+    signature and the docstring of the result list all options, no two of one name; jsonargparse
+    makes the command line, its help and the keys of files from these. A dataclass may also be given
+    as a whole, by the name of its argument; single options then change it.
 
     Raises:
         InputError: When it is called, for null in place of a value.

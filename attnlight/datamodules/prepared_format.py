@@ -31,11 +31,8 @@ def describe_splits(folder: Path, tokenizer_json: str, **corpus: Any) -> None:  
 def check_splits(folder: Path, corpus_name: str, *, count_unknown: bool) -> dict[str, Any]:
     """The `splits` of `corpus.json` in a prepared folder, after checking each of them.
 
-    Args:
-        folder: The prepared corpus.
-        corpus_name: Its name in messages.
-        count_unknown: Add to `corpus.json` how many tokens of each split are not in the vocabulary,
-            boundary tokens not counted.
+    With `count_unknown` it gets the number of tokens of each split that are not in the vocabulary,
+    boundary tokens not counted.
     """
     corpus = json.loads((folder / "corpus.json").read_text(encoding="utf-8"))
     for split, counts in corpus["splits"].items():

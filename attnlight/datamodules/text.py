@@ -251,10 +251,7 @@ class TextDataModule(CorpusDataModule):
     ) -> tuple[list[str], Part[DocumentReader]]:
         """The classes, and the split of the rows that have a class and a length within the limits.
 
-        Args:
-            rows: The source's rows.
-            source: The source of the split.
-            classes: The corpus's classes, as set by the training split; None for that split.
+        The given classes are those that the training split has set; None for that split.
         """
         joint = " " if self.sentence_rules is None else "\n\n"
         classes, labels = read_labels(rows, source, classes)

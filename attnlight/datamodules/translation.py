@@ -216,11 +216,8 @@ class TranslationDataModule(CorpusDataModule):
 def read_links(links: str, source: int, target: int, place: str) -> tuple[list[int], int]:
     """Triples of target token, source token and kind, one after the other; and the links left out.
 
-    Args:
-        links: `i-j` for sure and `i?j` for possible links, from source to target, between spaces.
-        source: Number of source tokens; links past it are left out.
-        target: Number of target tokens.
-        place: The row in messages.
+    `links` has `i-j` for sure and `i?j` for possible ones, from source to target, between spaces;
+    those past the number of source or target tokens are left out. `place` is the row in messages.
     """
     triples: list[int] = []
     dropped = 0

@@ -92,14 +92,9 @@ def _after(
 ) -> Tensor:
     """Log probabilities of the answers (K, C) after the tokens of a prompt that are computed anew.
 
-    Args:
-        network: The model.
-        one: The text.
-        vectors: Embeddings of the L tokens of the prompt, (L, E).
-        cache: Its keys and values.
-        gone: Tokens that are left out, (K, L) bool.
-        read: Which of the last tokens are computed, (K, L') bool; what precedes is in the cache.
-        way: How they are left out.
+    Of the L tokens of the prompt `vectors` (L, E) are embeddings, `gone` (K, L) bool those that are
+    left out, and `read` (K, L') bool which of the last ones are computed; what precedes is in the
+    cache.
     """
     start, rows = gone.shape[1] - read.shape[1], read.int()
     longest = int(rows.sum(-1).amax())

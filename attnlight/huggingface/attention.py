@@ -86,14 +86,10 @@ def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
 
 @contextmanager
 def attend_with(weights: Tensor, values: Tensor) -> Iterator[None]:
-    """Answer all calls of attention in this thread by given weights over given values.
+    """Answer calls of attention in this thread by weights (B, H, K, N) of values (B, H, N, D / H).
 
-    The model then reads B K texts of one token each, which are K queries of B texts; what it computes
-    of queries, keys and masks is not used.
-
-    Args:
-        weights: (B, H, K, N).
-        values: (B, H, N, D / H).
+    The model then reads B K texts of one token each, which are K queries of B texts; what it
+    computes of queries, keys and masks is not used.
     """
     outer, _THREAD.rows = _THREAD.rows, (weights, values)
     try:

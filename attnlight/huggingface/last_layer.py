@@ -110,13 +110,9 @@ class LastLayer:
     ) -> tuple[Tensor, dict[int, LayerAttention]]:
         """Input (B, N, D) of the last layer, and the recorded attention of it or of `every` layer.
 
-        Args:
-            model: The model, or a copy of it.
-            embeddings: Of tokens, (B, N, E).
-            mask: Real tokens, (B, N) bool; what is beyond the model's longest text is padding.
-            every: Whether all layers are recorded.
-            patch: What replaces the weights of all layers.
-            inputs: Other inputs of the model, (B, N), such as `token_type_ids`.
+        The model, or a copy of it, reads embeddings of tokens, (B, N, E), with other `inputs` (B,
+        N) such as `token_type_ids`. What a mask (B, N) has beyond its longest text is padding. A
+        `patch` replaces the weights of all layers.
         """
         last, extra = len(self.attentions) - 1, 0
         if self.longest is not None and (extra := max(0, mask.shape[1] - self.longest)):
@@ -141,16 +137,12 @@ class LastLayer:
     ) -> tuple[Tensor, dict[int, LayerAttention], DynamicCache]:
         """Input of the last layer, attention of the last token, and the keys and values of all layers.
 
-        The last token is read by itself, so that no weights of other tokens are in memory.
-
-        Args:
-            model: The model, or a copy of it, whose tokens read no later one.
-            embeddings: Of tokens, (B, N, E), at least two.
-            mask: Real tokens, (B, N) bool; the last one of each text is real.
-            every: Whether all layers are recorded, or the last one.
+        The last token is read by itself, so that no weights of other tokens are in memory. No token
+        of the model, or of a copy of it, reads a later one; texts have two tokens or more, the last
+        of which is real.
 
         Returns:
-            States (B, N, D), weights (B, H, 1, N) by layer, and the keys and values.
+            States (B, N, D), weights (B, H, 1, N) of the last or `every` layer, keys and values.
         """
         cache, parts, end = DynamicCache(), [], mask.shape[1]
         options = {"past_key_values": cache, "use_cache": True}
@@ -238,11 +230,8 @@ def blanks_for_unused(model: nn.Module, run: Callable[[int], Tensor]) -> dict[st
     """A `Blank` for each module that computes states of tokens which the outcome does not depend on.
 
     NaN in place of a module's output says whether it does, also where its effect is 0 for now: each
-    module's in a row of its own, so that one pass asks for all of them.
-
-    Args:
-        model: The network.
-        run: Gives the outcomes (K, C) of a pass over so many equal rows, K.
+    module's in a row of its own, so that one pass asks for all of them. `run` gives the outcomes
+    (K, C) of a pass over K equal rows.
     """
     sizes: dict[str, int] = {}
     shared: list[str] = []  # of which all rows read one output, such as that of their positions

@@ -53,14 +53,10 @@ def join_prompts(
     embed: Callable[[Tensor], Tensor],
     passages: Tensor,
 ) -> Prompts:
-    """The prompts of a batch.
+    """The prompts of B passages of N tokens, or of S sentences of tokens, with a query each.
 
-    Args:
-        batch: B passages of N tokens, or of S sentences of tokens, with a query each.
-        parts: Ids of the three texts of a template, each (n,).
-        places: What stands between these, `context` and `question`.
-        embed: From ids to embeddings.
-        passages: Embeddings of the tokens of the passages, (*batch.tokens.shape, E).
+    Between the ids of the three `parts` of a template are the `places`, `context` and `question`.
+    `embed` maps ids to embeddings; those of the passages are given, (*batch.tokens.shape, E).
     """
     if batch.query is None or batch.query_mask is None:
         raise InputError("the model answers questions: give a query (`query`) with each passage.")
@@ -93,11 +89,8 @@ def join_prompts(
 def text_tokenizer(tokenizer: str, spaced: bool = True) -> str:
     """A tokenizer, as JSON text, that finds no special token in a text and adds none to it.
 
-    Names of template tokens in a passage or question become the pieces of their characters.
-
-    Args:
-        tokenizer: The JSON of `read_tokenizer`.
-        spaced: Whether a text begins after a space, where the tokenizer marks spaces.
+    Names of template tokens in a passage or question become the pieces of their characters. A text
+    that is `spaced` begins after a space, where the tokenizer marks spaces.
     """
     content = json.loads(tokenizer)
     special = {added["content"] for added in content["added_tokens"]}

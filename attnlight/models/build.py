@@ -73,9 +73,8 @@ def pretrained_network(
 ) -> tuple[Any, Options] | None:
     """Class and options of a network that was trained elsewhere, see `HasEncoding`; None: it was not.
 
-    Args:
-        model: A `model` section.
-        trained_here: What names a run or a checkpoint, if anything does.
+    `model` is a section of a configuration, `trained_here` what names a run or a checkpoint, if
+    anything.
     """
     net = model.get("init_args", {}).get("net")
     path = net.get("class_path") if hasattr(net, "get") else None
@@ -126,14 +125,7 @@ def build_model(problem: str, net: Options, spec: Options, *, guided: bool = Fal
 
 
 def changed_net(problem: str, net: Options, method: str, **options: object) -> dict[str, Any]:
-    """Options of the network of a base's variant.
-
-    Args:
-        problem: Name of the problem.
-        net: Options of the base's network.
-        method: Static method of its class that returns them: `uniform_net` or `guided_net`.
-        options: Arguments of that method.
-    """
+    """Options of the network of a base's variant, by `uniform_net` or `guided_net` of its class."""
     kind = network(problem, net)
     change = getattr(kind, method, None)
     if change is None:

@@ -191,12 +191,7 @@ Group = TypeVar("Group")
 
 
 def group_of(kind: type[Group], options: Group | Mapping[str, Any], group: str = "net") -> Group:
-    """A group of options, with defaults for those that are not given.
-
-    Args:
-        kind: Dataclass of the group.
-        options: The group, or some of its options.
-        group: Name of the group in configurations.
+    """A group of options, with defaults for those that are not given; messages call it `group`.
 
     Raises:
         InputError: An option is unknown, is null where it may not be, or is a dropout outside [0, 1).

@@ -45,10 +45,7 @@ def with_parameters(
 ) -> nn.Module:
     """A copy of a network with other values of some parameters; it shares the others' tensors.
 
-    Args:
-        model: The network.
-        values: New values by the names of parameters, on any device.
-        shared: Objects that the copy refers to instead of copying, such as the owner of a `guide`.
+    It refers to what is `shared`, such as the owner of a `guide`, instead of copying it.
     """
     memo: dict[int, object] = {id(item): item for item in shared}
     for name, parameter in model.named_parameters():

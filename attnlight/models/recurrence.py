@@ -67,10 +67,8 @@ class Recurrence:
     ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """The states after each of r gaps, one step of all gaps at a time.
 
-        Args:
-            texts: Index of each text in the batch, (r,).
-            places: The token to leave out of each, (r,).
-            budget: States given at once, at least those of one step.
+        From each text, `texts` (r,), the token at its place (r,) is left out. At least the states
+        of one step are given at once.
 
         Yields:
             Index of the gap before each state (n,), position of its token (n,), the state (n, H), which the

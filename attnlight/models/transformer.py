@@ -16,9 +16,7 @@ from attnlight.probing.interception import interception_of
 def sinusoids(length: int, like: Tensor) -> Tensor:
     """Position signals (N, D): sines of D / 2 wavelengths from 2 pi to 20,000 pi, then cosines.
 
-    Args:
-        length: Number of positions N.
-        like: Of the device, type and last size D of the result; D is even and at least 4.
+    Device, type and D, which is even and at least 4, are those of `like`.
     """
     half = like.shape[-1] // 2
     step = math.log(10_000) / (half - 1)

@@ -55,11 +55,9 @@ def supervise(
 
 
 def _of_sentences(values: Tensor, text: Tensor) -> Tensor:
-    """The penalty of the mean attention over the rows of each row's sentence, (R, H).
+    """The penalty of the mean attention over the rows of each row's sentence `text` (R,), (R, H).
 
-    Args:
-        values: Penalties -log(1 - m) of the attention m of each row, (R, H).
-        text: Sentence of each row, (R,) long.
+    The attention m of each row is given as -log(1 - m), (R, H).
     """
     sentences = int(text.amax()) + 1 if len(text) else 0
     permitted = values.new_zeros(sentences, values.shape[1])

@@ -98,14 +98,9 @@ class Optimizer:
     ) -> TorchOptimizer | OptimizerLRSchedulerConfig:
         """The optimiser of a model with its schedule, as `configure_optimizers` returns them.
 
-        With W `warmup_steps` the learning rate is multiplied by D^-0.5 min(s^-0.5, s W^-1.5) at step
-        s, from 1; with W steps of `warmup` by min(1, s / W).
-
-        Args:
-            model: The model.
-            size: Size D of its states; None: unknown.
-            steps: Gives the number of steps of training.
-            head: As of `build`.
+        With W `warmup_steps` the learning rate is multiplied by D^-0.5 min(s^-0.5, s W^-1.5) at
+        step s, from 1, for states of `size` D; with W steps of `warmup` by min(1, s / W). `steps`
+        gives the number of steps of training.
         """
         optimizer, factor = self.build(model, head), self.plateau_factor
         warmup = self.warmup_steps
