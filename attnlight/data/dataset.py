@@ -205,7 +205,7 @@ class TokenDataset(Dataset[TextBatch]):
         if "query" in pair:
             batch = with_queries(batch, pair["query"])
         if "allowed" in pair:
-            batch = allow_classes(batch, pair["allowed"], self._num_classes)
+            batch = allow_classes(batch, pair["allowed"], len(self._encoder.classes))
         if "target" in pair:
             batch = with_targets(batch, pair["target"], pair.get("links"))
         return batch
@@ -257,12 +257,9 @@ class TokenDataset(Dataset[TextBatch]):
 
     @cached_property
     def _encoder(self) -> RawText:
-        return RawText((self.folder.parent / "tokenizer.json").read_text(encoding="utf-8"))
-
-    @cached_property
-    def _num_classes(self) -> int:
-        corpus = (self.folder.parent / "corpus.json").read_text(encoding="utf-8")
-        return len(json.loads(corpus)["classes"])
+        files = (self.folder.parent / f"{name}.json" for name in ("tokenizer", "corpus"))
+        tokenizer, corpus = (file.read_text(encoding="utf-8") for file in files)
+        return RawText(tokenizer, json.loads(corpus)["classes"])
 
 
 def rewrite_split(

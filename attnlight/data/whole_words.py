@@ -26,6 +26,9 @@ class WholeWords:
     Args:
         tokenizer: The tokenizer as JSON text.
 
+    Attributes:
+        continuing: Whether each id is a piece that continues a word, by its form alone, (V,) bool.
+
     Raises:
         InputError: Its tokens have no such marks.
     """
@@ -50,11 +53,7 @@ class WholeWords:
                 self._ends[0, number] = _LETTER if inside else _BOUNDARY
             elif number != UNK:
                 self._ends[:, number] = _ends_of(token, suffix, parsed.decoder)
-
-    @property
-    def continuing(self) -> NDArray[np.bool_]:
-        """Whether each id is a piece that continues a word, by its form alone, (V,)."""
-        return np.asarray(self._ends[0] == _LETTER, np.bool_)
+        self.continuing = self._ends[0] == _LETTER
 
     def sizes(self, ids: NDArray[np.integer] | list[int]) -> NDArray[np.int64]:
         """Number of tokens of each word of a text, (W,), from its ids (N,)."""

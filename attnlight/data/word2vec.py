@@ -1,20 +1,15 @@
 """Word vectors trained on the text of a corpus with gensim's word2vec."""
 
-import json
 import logging
-import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
 from tokenizers import Tokenizer
 
 from attnlight.batch import SPECIAL_TOKENS
 from attnlight.data.dataset import TokenDataset
-from attnlight.data.digests import text_digest
-from attnlight.data.prepared import prepare_once
 from attnlight.errors import InputError, require_at_least
 
 _LONGEST = 10_000  # words of a sentence that gensim reads
@@ -70,22 +65,6 @@ class CorpusText:
                 for position in range(len(split)):
                     for ids in split.sentences(position):
                         yield [words[number] for number in ids if number >= special]
-
-
-def prepare_vectors(
-    corpus: Path, corpus_name: str, text: CorpusText, settings: Word2VecSettings
-) -> Path:
-    """The word2vec file of these settings beside a prepared corpus, trained on the first call."""
-
-    def write(folder: Path) -> None:
-        print(f"{corpus_name}: training word vectors on its text, once", file=sys.stderr)
-        vectors = train_word2vec(text, settings)
-        vectors.save_word2vec_format(folder / "vectors.bin", binary=True)
-
-    identity = json.dumps(asdict(settings), sort_keys=True)
-    target = corpus.with_name(f"word2vec-{corpus.name}-{text_digest(identity)}")
-    prepare_once(target, write)
-    return target / "vectors.bin"
 
 
 def train_word2vec(sentences: Iterable[Sequence[str]], settings: Word2VecSettings) -> Any:  # noqa: ANN401 - gensim's KeyedVectors

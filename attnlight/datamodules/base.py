@@ -4,7 +4,7 @@ import json
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property, partial
 from itertools import starmap
 from pathlib import Path
@@ -44,7 +44,7 @@ from attnlight.data.splits import (
 )
 from attnlight.data.targets import TargetName
 from attnlight.data.tokenization import TextRules
-from attnlight.data.word2vec import CorpusText, Word2VecSettings, prepare_vectors
+from attnlight.data.word2vec import CorpusText, Word2VecSettings, train_word2vec
 from attnlight.data.word_sampler import WordSampler
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.prepared_format import FORMAT, check_splits
@@ -399,9 +399,17 @@ class CorpusDataModule(LightningDataModule, ABC):
         return self.tokenizer_json, [self.dataset(split) for split in splits]
 
     def word_vectors(self, settings: Word2VecSettings) -> Path:
-        """The word2vec file of the corpus, trained on its training and validation texts."""
-        text = CorpusText([self.training_text])
-        return prepare_vectors(self.prepare(), self.corpus_name, text, settings)
+        """The word2vec file beside the corpus, trained on its training and validation texts once."""
+
+        def write(folder: Path) -> None:
+            print(f"{self.corpus_name}: training word vectors on its text, once", file=sys.stderr)
+            vectors = train_word2vec(CorpusText([self.training_text]), settings)
+            vectors.save_word2vec_format(folder / "vectors.bin", binary=True)
+
+        corpus, identity = self.prepare(), json.dumps(asdict(settings), sort_keys=True)
+        target = corpus.with_name(f"word2vec-{corpus.name}-{text_digest(identity)}")
+        prepare_once(target, write)
+        return target / "vectors.bin"
 
     def train_dataloader(self) -> DataLoader[TextBatch]:
         """Training batches of similar lengths, determined by seed and epoch."""

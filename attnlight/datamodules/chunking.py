@@ -227,11 +227,8 @@ class ChunkingDataModule(CorpusDataModule):
                 tags = corpus_tags(parts["train"].reader, parts["train"].rows, self.chunks)
             parts, shared = select_splits(parts, self.selection)
             train, classes = parts["train"], self.target_spec.classes(tags)
-            if self.encoding is not None:
-                tokenizer = self.encoding.parsed_tokenizer
-            elif self._model_tokenizer is not None:
-                tokenizer = self._model_tokenizer
-            else:
+            tokenizer = self.encoding.parsed_tokenizer if self.encoding else self._model_tokenizer
+            if tokenizer is None:
                 words = learn_vocabulary(self.rules, train.texts, self.vocabulary)
                 tokenizer = make_tokenizer(self.rules, words)
             words_and_pos = (

@@ -227,11 +227,8 @@ class TextDataModule(CorpusDataModule):
             parts, shared = select_splits(parts, self.selection, complete, self.edits)
             rules = self.sentence_rules  # of the test split
             capped = rules if rules is None or self.encoding is not None else self._capped
-            if self.encoding is not None:
-                tokenizer = self.encoding.parsed_tokenizer
-            elif self._model_tokenizer is not None:
-                tokenizer = self._model_tokenizer
-            else:
+            tokenizer = self.encoding.parsed_tokenizer if self.encoding else self._model_tokenizer
+            if tokenizer is None:
                 train = parts["train"].texts
                 words = learn_vocabulary(self.rules, train, self.vocabulary, capped)
                 tokenizer = make_tokenizer(self.rules, words)

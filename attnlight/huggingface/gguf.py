@@ -36,24 +36,19 @@ def convert_gguf(file: Path, folder: Path) -> None:
         with tempfile.TemporaryDirectory(prefix=".gguf-", dir=folder.parent) as scratch:
             # transformers would read other files beside the given one.
             (Path(scratch) / "model.gguf").symlink_to(file.resolve())
-            _convert(file, scratch, written := Path(scratch) / "model")
-            written.replace(folder)
-
-
-def _convert(file: Path, scratch: str, written: Path) -> None:
-    """Write the model and the tokenizer of `scratch/model.gguf`, which the user calls `file`."""
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(scratch, gguf_file="model.gguf")
-        options = {"gguf_file": "model.gguf", "dtype": torch.float32}
-        model = AutoModelForCausalLM.from_pretrained(scratch, **options)
-    except Exception as error:
-        reason = one_line(error)[:300]
-        raise InputError(f"transformers does not read the model in {file}: {reason}.") from error
-    # Weights are no longer quantized, and a folder that says so is not read without the package.
-    model.hf_quantizer = None
-    del model.config.quantization_config
-    model.save_pretrained(written)
-    tokenizer.save_pretrained(written)
+            try:
+                tokenizer = AutoTokenizer.from_pretrained(scratch, gguf_file="model.gguf")
+                options = {"gguf_file": "model.gguf", "dtype": torch.float32}
+                model = AutoModelForCausalLM.from_pretrained(scratch, **options)
+            except Exception as error:
+                reason = f"transformers does not read the model in {file}: {one_line(error)[:300]}."
+                raise InputError(reason) from error
+            # Weights are no longer quantized, and a folder that says so needs the package.
+            model.hf_quantizer = None
+            del model.config.quantization_config
+            for part in (model, tokenizer):
+                part.save_pretrained(Path(scratch) / "model")
+            (Path(scratch) / "model").replace(folder)
 
 
 def main() -> int:

@@ -50,6 +50,12 @@ class Seq2Seq(nn.Module):
     """
 
     cheap_readout: ClassVar[bool] = False
+    parameter_parts: ClassVar[dict[str, tuple[str, ...]]] = {  # see `part_names`
+        "decoder": ("decoder", "combine", "cell", "start", "target_embedding"),
+        "attention": ("key", "query", "value"),
+        "encoder": ("encoder",),
+        "embedding": ("embedding",),
+    }
 
     def __init__(self, vocab_size: int, num_classes: int, **options: Any) -> None:  # noqa: ANN401
         super().__init__()
@@ -88,16 +94,6 @@ class Seq2Seq(nn.Module):
         if net.initialization is not None:
             for parameter in self.parameters():
                 nn.init.normal_(parameter, 0.0, net.initialization)
-
-    @property
-    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
-        """The modules of each part of the network by name, from the output down, see `part_names`."""
-        return {
-            "decoder": ("decoder", "combine", "cell", "start", "target_embedding"),
-            "attention": ("key", "query", "value"),
-            "encoder": ("encoder",),
-            "embedding": ("embedding",),
-        }
 
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:
@@ -262,7 +258,13 @@ class Seq2Seq(nn.Module):
         words, parts = self._words_before(batch), []
         forced = not self.training or self.teacher_forcing == 1
         if self.luong and forced and self.value is None:
-            return self._decode_at_once(words, source, state, given)
+            # States depend on words alone, by one recurrence.
+            states, keys, mask = source
+            before = self.cell(words, state.unsqueeze(0))[0]
+            known = (given, given) if given is not None else self._weigh(keys, before, mask)
+            rows = (values.flatten(0, 1) for values in (before, words))
+            hidden = self._hidden((known[0] @ states).flatten(0, 1).unsqueeze(1), *rows)[0]
+            return before, words, *known, hidden.view(*words.shape[:2], -1)
         hidden = state  # of the step before
         for step in range(words.shape[1]):
             word = words[:, step]
@@ -275,21 +277,6 @@ class Seq2Seq(nn.Module):
             hidden = part[-1]
             parts.append(part)
         return tuple(torch.stack(part, 1) for part in zip(*parts, strict=True))
-
-    def _decode_at_once(
-        self,
-        words: Tensor,
-        source: tuple[Tensor, Tensor, Tensor],
-        state: Tensor,
-        given: Tensor | None,
-    ) -> tuple[Tensor, ...]:
-        """What `_decode` returns where states depend on words (B, T, E) alone, by one recurrence."""
-        states, keys, mask = source
-        before = self.cell(words, state.unsqueeze(0))[0]
-        weights, scores = (given, given) if given is not None else self._weigh(keys, before, mask)
-        rows = (values.flatten(0, 1) for values in (before, words))
-        hidden = self._hidden((weights @ states).flatten(0, 1).unsqueeze(1), *rows)[0]
-        return before, words, weights, scores, hidden.view(*words.shape[:2], -1)
 
     def _step(
         self,

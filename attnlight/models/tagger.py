@@ -47,6 +47,9 @@ class SelfAttentionTagger(nn.Module):
 
     Attributes:
         pairwise: Whether the output for a text takes memory for each pair of its items.
+        attention_layers: The modules that compute the attention of each layer, see `LayeredModel`.
+        reach: Number of tokens on either side on which a state depends; None: all.
+        parameter_parts: The modules of each part by name, from the output down, see `part_names`.
         guide: Source of the last layer's attention; None: the model's queries and keys. If all heads
             are in `uniform_heads`, there are no queries and keys, and attention is the guide's; if
             none are, the guide's attention is a prior, see `SelfAttention`.
@@ -92,26 +95,14 @@ class SelfAttentionTagger(nn.Module):
             size, net.heads, net.attention_dropout, uniform_heads, net.normalizer
         )
         self.decoder = Decoder(net.readout, size, num_classes, net.filter_size, net.relu_dropout)
+        self.attention_layers = [layer.get_submodule("attention") for layer in self.layers]
+        self.attention_layers.append(self.attention)
         number_layers(lambda: [interception_of(layer) for layer in self.attention_layers])
-
-    @property
-    def attention_layers(self) -> list[nn.Module]:
-        """The modules that compute the attention of each layer, see `LayeredModel`."""
-        below = [layer.get_submodule("attention") for layer in self.layers]
-        return [*below, self.attention]
-
-    @property
-    def reach(self) -> int | None:
-        """Number of tokens on either side on which a state depends; None: all."""
-        return 0 if self.encoder == "tokens" and not self.layers else None
-
-    @property
-    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
-        """The modules of each part of the network by name, from the output down, see `part_names`."""
+        self.reach = 0 if net.encoder == "tokens" and net.layers == 1 else None
         layers = {f"layer_{n}": (f"layers.{n - 1}",) for n in range(len(self.layers), 0, -1)}
         above = {"decoder": ("decoder",), "attention": ("attention", "norm")}
         below = {"encoder": ("projection", "recurrent"), "embedding": ("embedding", "features")}
-        return above | layers | below
+        self.parameter_parts = above | layers | below
 
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Self
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.strategies import SingleDeviceStrategy
-from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -106,11 +105,6 @@ class AttentionTask(pl.LightningModule):
         return "val/objective" if Penalties(objective).marked else name, mode
 
     @property
-    def _has_penalties(self) -> bool:
-        """Whether a validation epoch measures penalties: in `fit`, whose corpus has their columns."""
-        return bool(self.penalties.weights) and self.trainer.state.fn == TrainerFn.FITTING
-
-    @property
     def learning_rate(self) -> float:
         """The learning rate of `optimizer`, by the name under which `LearningRateFinder` sets it."""
         return float(self.hparams["optimizer"]["learning_rate"])
@@ -172,6 +166,8 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def setup(self, stage: str) -> None:
+        # Validation measures penalties in `fit` alone, whose corpus has their columns.
+        self._penalized = stage == "fit" and bool(self.penalties.weights)
         self._seed = torch.initial_seed()  # before callbacks that train, such as LearningRateFinder
         corpus = self.trainer.datamodule  # type: ignore[attr-defined]
         if isinstance(corpus, CorpusDataModule):
@@ -270,7 +266,7 @@ class AttentionTask(pl.LightningModule):
             getattr(self, f"{stage}_loss").update(losses[real])
             labels = self.problem.labels(batch)
             self.problem.update(getattr(self, f"{stage}_metrics"), output, labels, real)
-            if self._has_penalties:
+            if self._penalized:
                 self.val_penalty.update(self.penalties(output, batch, real, "val")[real])
         return {"loss": losses.mean(), "output": output}
 
@@ -278,7 +274,7 @@ class AttentionTask(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         stage = "test" if self.trainer.testing else "val"
         self.log_dict(getattr(self, f"{stage}_metrics"))
-        if self._has_penalties:
+        if self._penalized:
             name, mode = self.problem.monitor
             score = {**self.val_metrics.compute(), "val/loss": self.val_loss.compute()}[name]
             penalty = self.val_penalty.compute()

@@ -35,7 +35,7 @@ def test_trained_once_for_equal_corpus_and_settings(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     train = Mock(side_effect=train_word2vec)
-    monkeypatch.setattr("attnlight.data.word2vec.train_word2vec", train)
+    monkeypatch.setattr("attnlight.datamodules.base.train_word2vec", train)
     first = corpus(tmp_path).word_vectors(SETTINGS)
     (corpus(tmp_path).prepare() / "corpus.json").unlink()  # the corpus is prepared again
     assert corpus(tmp_path).word_vectors(Word2VecSettings(size=8, epochs=2)) == first
