@@ -35,8 +35,15 @@ def build_attribution(spec: str | Mapping[str, Any]) -> Attribution:
     hints = get_type_hints(kind)
     require_words(kind.name, options, hints)
     for option, value in options.items():
-        if option in hints:
-            _require_kind(f"{name}: {option}", value, hints[option])
+        declared = hints.get(option)
+        kinds = [kind for kind in get_args(declared) if kind is not NoneType] or [declared]
+        nullable = len(get_args(declared)) > len(kinds)
+        if declared is None or words_of(declared) or (value is None and nullable):
+            continue
+        accepted = (int, float) if kinds == [float] else kinds[0]
+        if not isinstance(value, accepted) or (isinstance(value, bool) and kinds != [bool]):
+            expected = kinds[0].__name__ + " or null" * nullable
+            raise InputError(f"{name}: {option} is {value!r}; expected {expected}.")
     return group_of(kind, options, kind.name)
 
 
@@ -57,14 +64,3 @@ def build_attributions(
             "more, each with a `label` of its own."
         )
     return by_label
-
-
-def _require_kind(place: str, value: object, hint: Any) -> None:  # noqa: ANN401
-    """Refuse an option without words that is not of the type of its field."""
-    kinds = [kind for kind in get_args(hint) if kind is not NoneType] or [hint]
-    if words_of(hint) or (value is None and len(get_args(hint)) > len(kinds)):
-        return
-    accepted = (int, float) if kinds == [float] else kinds[0]
-    if not isinstance(value, accepted) or (isinstance(value, bool) and kinds != [bool]):
-        optional = " or null" if len(get_args(hint)) > len(kinds) else ""
-        raise InputError(f"{place} is {value!r}; expected {kinds[0].__name__}{optional}.")

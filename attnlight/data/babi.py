@@ -73,19 +73,16 @@ def generate_questions(task: BabiTask, seed: int, split: int) -> Iterator[Questi
     A story is determined by task, seed, split number and its own number.
     """
     for story in count():
-        if task == "copy":
-            yield from _copied(np.random.default_rng((seed, 0, split, story)))
-        else:
+        if task != "copy":
             yield from _questions(task, np.random.default_rng((seed, task, split, story)))
-
-
-def _copied(rng: np.random.Generator) -> Iterator[Question]:
-    count = rng.integers(*FACTS, endpoint=True)
-    people, codes = (rng.permutation(names)[:count].tolist() for names in (PEOPLE, CODES))
-    facts = zip(people, codes, strict=True)
-    passage = tuple(f"The code of {person} is {code}." for person, code in facts)
-    for asked in rng.permutation(count).tolist():
-        yield Question(passage, f"What is the code of {people[asked]}?", codes[asked], (asked,))
+            continue
+        rng = np.random.default_rng((seed, 0, split, story))
+        size = rng.integers(*FACTS, endpoint=True)
+        people, codes = (rng.permutation(names)[:size].tolist() for names in (PEOPLE, CODES))
+        facts = zip(people, codes, strict=True)
+        passage = tuple(f"The code of {person} is {code}." for person, code in facts)
+        for asked in rng.permutation(size).tolist():
+            yield Question(passage, f"What is the code of {people[asked]}?", codes[asked], (asked,))
 
 
 def _questions(task: Literal[1, 2, 3], rng: np.random.Generator) -> Iterator[Question]:

@@ -43,6 +43,7 @@ class Word2VecSettings:
             raise InputError(f"seed is {self.seed}; it must be from 0 to {2**32 - 1}.")
 
 
+@dataclass
 class CorpusText:
     """Sentences of one or several prepared corpora as lists of words, without special tokens.
 
@@ -52,23 +53,21 @@ class CorpusText:
         corpora: The tokenizer of each corpus as JSON text, and its splits to read.
     """
 
-    def __init__(self, corpora: Iterable[tuple[str, Sequence[TokenDataset]]]) -> None:
-        self._parts: list[tuple[list[str], Sequence[TokenDataset]]] = []
-        for tokenizer_json, splits in corpora:
-            ids: dict[str, int] = Tokenizer.from_str(tokenizer_json).get_vocab()
-            self._parts.append((sorted(ids, key=ids.__getitem__), splits))
+    corpora: Sequence[tuple[str, Sequence[TokenDataset]]]
 
     def __iter__(self) -> Iterator[list[str]]:
         special = len(SPECIAL_TOKENS)
-        for words, splits in self._parts:
+        for tokenizer_json, splits in self.corpora:
+            numbers: dict[str, int] = Tokenizer.from_str(tokenizer_json).get_vocab()
+            words = sorted(numbers, key=numbers.__getitem__)
             for split in splits:
                 for position in range(len(split)):
                     for ids in split.sentences(position):
                         yield [words[number] for number in ids if number >= special]
 
 
-def train_word2vec(sentences: Iterable[Sequence[str]], settings: Word2VecSettings) -> Any:  # noqa: ANN401 - gensim's KeyedVectors
-    """Vectors of the words that occur often enough, the most frequent first.
+def train_word2vec(sentences: Iterable[Sequence[str]], settings: Word2VecSettings) -> Any:  # noqa: ANN401
+    """Vectors of the words that occur often enough, as gensim's `KeyedVectors`, in order of frequency.
 
     The same sentences and settings give the same vectors in any process but for rounding: one
     worker reads the sentences in order, and gensim 4 initialises a word by the seed and the word's

@@ -125,6 +125,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
         self.information_flow = information_flow
         self.new = source.new
         self.path = path if isinstance(path, str) else None
+        self.hparams = {} if self.path is None else {"net": {"path": self.path}}
         self.tokenizer = source.tokenizer
         self.missing, self.longest = source.missing, longest_text(settings.to_dict())
         own_head = self.head == "texts" and not isinstance(

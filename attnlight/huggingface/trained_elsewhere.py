@@ -43,6 +43,7 @@ class TrainedElsewhere(nn.Module):
         whole_words: Whether items are words.
         head: What the model's head does.
         new: Names of the parameters that were drawn at random.
+        hparams: What names the model on pages, as there is no task.
     """
 
     path: str | None
@@ -51,12 +52,8 @@ class TrainedElsewhere(nn.Module):
     numbers: Tensor
     whole_words: bool
     new: tuple[str, ...]
+    hparams: Mapping[str, Any]
     head: ClassVar[Head] = "texts"
-
-    @property
-    def hparams(self) -> dict[str, Any]:
-        """What names the model on pages; there is no task."""
-        return {} if self.path is None else {"net": {"path": self.path}}
 
     @classmethod
     def encoding_of(cls, options: Mapping[str, Any], classes: Sequence[str]) -> RawText:

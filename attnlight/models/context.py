@@ -52,6 +52,7 @@ class ContextClassifier(nn.Module, ABC):
         guide: Source of the attention that tests see; None: the model's attention. A model with a
             guide must encode each item alone: encoder `average` or `none`.
         with_embeddings: Whether the input of the encoder is part of the states.
+        parameter_parts: The modules of each part by name, from the output down, see `part_names`.
     """
 
     levels: ClassVar[tuple[str, ...]] = ("",)
@@ -59,6 +60,7 @@ class ContextClassifier(nn.Module, ABC):
     cheap_readout: ClassVar[bool] = True
     dropout_on: DropoutOn = "context"
     decoder: nn.Linear
+    parameter_parts: dict[str, tuple[str, ...]]
 
     def __init__(self, vocab_size: int, num_classes: int, net: ClassifierNet | PairNet) -> None:
         super().__init__()
@@ -68,6 +70,8 @@ class ContextClassifier(nn.Module, ABC):
         self.dropout = nn.Dropout(net.dropout)
         self.guide: Guide | None = None
         self.with_embeddings = net.attend_to == "states_and_embeddings"
+        below = (level + kind for level in reversed(self.levels) for kind in reversed(PARTS))
+        self.parameter_parts = {name: (name,) for name in ("decoder", *below, "embedding")}
 
     @property
     def reach(self) -> int | None:
@@ -76,12 +80,6 @@ class ContextClassifier(nn.Module, ABC):
             return None
         encoder = getattr(self, f"{self.levels[-1]}encoder")
         return encoder.reach if isinstance(encoder, HasReach) else None
-
-    @property
-    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
-        """The modules of each part of the network by name, from the output down, see `part_names`."""
-        below = (level + kind for level in reversed(self.levels) for kind in reversed(PARTS))
-        return {name: (name,) for name in ("decoder", *below, "embedding")}
 
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:

@@ -59,12 +59,8 @@ class PairClassifier(ContextClassifier):
         self.decoder = nn.Linear(size, inner)
         self.query_decoder = nn.Linear(query_size, inner, bias=not self.affine)
         self.output = None if self.affine else nn.Linear(inner, outputs)
-
-    @property
-    @override
-    def parameter_parts(self) -> dict[str, tuple[str, ...]]:
-        parts = {name: (name, f"query_{name}") for name in super().parameter_parts}
-        return parts | {"decoder": ("output", *parts["decoder"])}
+        parts = {name: (name, f"query_{name}") for name in self.parameter_parts}
+        self.parameter_parts = parts | {"decoder": ("output", "decoder", "query_decoder")}
 
     @staticmethod
     @override

@@ -129,16 +129,10 @@ class AttentionTask(pl.LightningModule):
         """The tokenizer of the training corpus, see `RawText`."""
         return self.raw.parsed_tokenizer
 
-    def encode(
-        self,
-        texts: Sequence[str],
-        pos: Sequence[Sequence[str]] | None = None,
-        queries: Sequence[str] | None = None,
-        candidates: Sequence[Sequence[str]] | None = None,
-    ) -> TextBatch:
-        """`TrainedModel.encode` on the task's device."""
+    def encode(self, *texts: Any, **columns: Any) -> TextBatch:  # noqa: ANN401
+        """The batch of `TrainedModel.encode`, whose arguments these are, on the task's device."""
         reader = TrainedModel(self.model, self.problem, self.raw)
-        return reader.encode(texts, pos, queries, candidates).to(self.device)
+        return reader.encode(*texts, **columns).to(self.device)
 
     def read(self, *texts: Any, **columns: Any) -> AttentionOutput:  # noqa: ANN401
         """The model's output for raw texts, in evaluation mode; arguments of `encode`."""
