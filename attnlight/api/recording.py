@@ -26,11 +26,7 @@ from attnlight.storage.shipped import find_config
 def build_tests(
     tests: str | InterpretabilityTest | Sequence[str | Mapping[str, Any] | InterpretabilityTest],
 ) -> list[InterpretabilityTest]:
-    """The tests that are named or described, and copies of those that are given, without figures.
-
-    Raises:
-        InputError: There is no such file or test, it has no such option, or there is no test.
-    """
+    """The tests that are named or described, and copies of those that are given, without figures."""
     given = tests if isinstance(tests, Sequence | None) else [tests]
     specs: list[Any] = [] if isinstance(tests, str) else list(given or ())
     names = tests.split(",") if isinstance(tests, str) else ()
@@ -77,9 +73,6 @@ def record_tests(
         texts: The same texts, which give their words.
         owner: The task or the `TrainedModel`, whose classes and hyperparameters tests may ask for.
         folder: The folder.
-
-    Raises:
-        InputError: A test refuses the model or the texts, or a record cannot be written.
     """
     with evaluating(model) as device, torch.backends.cudnn.flags(allow_tf32=False):
         around = Surroundings(

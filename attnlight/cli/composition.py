@@ -147,11 +147,7 @@ def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Compo
 
 
 def _read_corpus(data: Config, model: Config, options: Sequence[str]) -> None:
-    """Read a table or a file of tags as the model needs it: its datamodule, and sentences of texts.
-
-    Raises:
-        InputError: The file has tags, and the model learns none; or a variant's base cannot be read.
-    """
+    """Read a table or a file of tags as the model needs it: its datamodule, and sentences of texts."""
     task: Any = class_of(model.get("class_path", DEFAULTS["model"]), AttentionTask, "model")
     named = {_NETWORK_OPTIONS[name]: x for name, x in _extract(options, _NETWORK_OPTIONS)[0]}
     problem, net = task.network_of({**(model.get("init_args") or {}), **named})

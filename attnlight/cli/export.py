@@ -115,12 +115,7 @@ def main(argv: list[str]) -> int:
 
 
 def _methods(path: Path, form: str, chosen: Sequence[str] | None) -> list[str]:
-    """The methods to export from a record: the chosen ones, or all.
-
-    Raises:
-        InputError: There is no such record or method, the record lacks what the format needs, or a
-            name cannot be that of a file.
-    """
+    """The methods to export from a record: the chosen ones, or all."""
     kept, columns = kept_scores(path), record_columns(path)
     needed = {"captum": OF_TEXTS, "thermostat": OF_TEXTS, "eraser": OF_TEXTS[:1]}.get(form, ())
     if lacking := [name for name in needed if name not in columns]:
@@ -165,11 +160,7 @@ def _records(
 
 
 def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:
-    """The ids of a stage's documents, by row of its source, from a run's configuration or a corpus file.
-
-    Raises:
-        InputError: The file describes no corpus, or the corpus has no such column.
-    """
+    """The ids of a stage's documents, by row of its source, from a run's configuration or a corpus file."""
     from attnlight.cli.composition import TABLES
     from attnlight.data.columns import require_columns
     from attnlight.datamodules import TextDataModule

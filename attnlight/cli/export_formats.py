@@ -111,11 +111,7 @@ def thermostat_table(rows: Iterable[Row], method: str) -> pa.Table:
 
 
 def marked_share(path: Path, method: str) -> float:
-    """The mean share of marked items, over the texts that have marked items.
-
-    Raises:
-        InputError: Nothing is marked.
-    """
+    """The mean share of marked items, over the texts that have marked items."""
     scores, marked = f"{SCORES}{method}", np.zeros(0)
     if MARKS in record_columns(path):
         rows = read_rows(path, [MARKS, "prediction", scores], measured=True)

@@ -57,11 +57,7 @@ def main(argv: list[str]) -> int:
 
 
 def _files(run: Path) -> dict[str, Path]:
-    """The files of a run that are sent, by their paths within its folder.
-
-    Raises:
-        InputError: It has no checkpoint, or a verdict is of another one.
-    """
+    """The files of a run that are sent, by their paths within its folder."""
     require_run(run)
     found = {p.relative_to(run).as_posix(): p for name in RUN_FILES for p in sorted(run.glob(name))}
     if "best.ckpt" not in found:
@@ -78,11 +74,7 @@ def _files(run: Path) -> dict[str, Path]:
 
 
 def _commit(name: str, files: dict[str, Path], readme: str, private: bool, overwrite: bool) -> Any:  # noqa: ANN401
-    """The address of the one commit that brings all files to a repository, made where it is missing.
-
-    Raises:
-        InputError: The repository holds files, or the hub refuses them.
-    """
+    """The address of the one commit that brings all files to a repository, made where it is missing."""
     from huggingface_hub import CommitOperationAdd, CommitOperationDelete, HfApi
     from huggingface_hub.errors import HfHubHTTPError
 

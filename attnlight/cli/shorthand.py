@@ -130,11 +130,7 @@ def expand(arguments: Sequence[str]) -> list[str]:
 
 
 def _context_test(verb: str, heads: str) -> dict[str, Any]:
-    """The test of `tests/context.yaml` that learns heads and writes their file, or that reads it.
-
-    Raises:
-        InputError: No file is named.
-    """
+    """The test of `tests/context.yaml` that learns heads and writes their file, or that reads it."""
     if not heads:
         raise InputError("--heads needs a value")
     tests = read_yaml(Path(find_config("context", "tests")))["trainer"]["callbacks+"]

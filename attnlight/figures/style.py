@@ -123,9 +123,6 @@ def save_figure(figure: Figure, stem: Path) -> list[Path]:
     """Write a figure as SVG, PDF and PNG, each atomically, and return the three paths.
 
     The stem is a path without a suffix; it may contain dots.
-
-    Raises:
-        InputError: A file cannot be written.
     """
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in _METADATA]
     for path in paths:

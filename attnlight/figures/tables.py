@@ -119,11 +119,7 @@ class Table(NamedTuple):
         return {"csv": to_csv(self.head, self.rows), "md": shown, "tex": latex}
 
     def write(self, stem: Path) -> None:
-        """Write the table in each format; the stem is a path without an ending.
-
-        Raises:
-            InputError: A file cannot be written.
-        """
+        """Write the table in each format; the stem is a path without an ending."""
         for ending, text in self.to_texts().items():
             write_text(stem.with_name(f"{stem.name}.{ending}"), text)
 

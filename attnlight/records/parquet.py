@@ -41,11 +41,7 @@ def readable_by_all(table: pa.Table) -> pa.Table:
 
 
 def open_parquet(path: Path) -> pq.ParquetFile:
-    """A file whose footer is checked; damaged pages are detected only when they are read.
-
-    Raises:
-        RecordError: The file is damaged.
-    """
+    """A file whose footer is checked; damaged pages are detected only when they are read."""
     require_ordinary(path)
     file = pq.ParquetFile(path, page_checksum_verification=True)
     schema, footer = file.schema_arrow, file.metadata
@@ -75,11 +71,7 @@ def reading_errors(path: Path) -> Iterator[None]:
 
 
 def read_table(path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read all or some columns of a file, without the checksums in its metadata.
-
-    Raises:
-        RecordError: The file is missing or damaged.
-    """
+    """Read all or some columns of a file, without the checksums in its metadata."""
     with reading_errors(path), open_parquet(path) as file:
         table = file.read(columns=None if columns is None else list(columns))
     metadata = {key: text for key, text in (table.schema.metadata or {}).items() if key != _SEAL}

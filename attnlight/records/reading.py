@@ -203,11 +203,7 @@ def read_metadata(source: Source) -> dict[str, Any]:
 
 
 def kept_scores(path: Path) -> list[str]:
-    """Names of the scores in a test's record in a run folder, without their prefix.
-
-    Raises:
-        InputError: There is no record, or it keeps no scores.
-    """
+    """Names of the scores in a test's record in a run folder, without their prefix."""
     if not path.is_file():
         require_run_or_tested(path.parents[2])
         raise InputError(f"there is no {path}: run `{_command(path)}`.")

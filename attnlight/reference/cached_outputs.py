@@ -43,9 +43,6 @@ def write_outputs(
     """Evaluate a model on a split and write its outputs to an empty folder, in pieces of bounded size.
 
     The model is in evaluation mode, on the device of its embeddings; `store.json` keeps `description`.
-
-    Raises:
-        InputError: The disk is full, or the folder cannot be written.
     """
     order = np.argsort(texts.index, kind="stable")
     sizes = {"rows": 0, "items": 0, "heads": 0, "classes": 0}
@@ -193,9 +190,6 @@ class CachedOutputs:
         Args:
             rows: As of `attention`.
             batch: The texts of these rows, which the model reads if logits are not stored.
-
-        Raises:
-            InputError: A row is not in the store, or the model cannot be read.
         """
         if self._stored:
             return torch.from_numpy(self._logits[self._places(rows)[1]]).to(rows.device)

@@ -55,21 +55,13 @@ class FrozenBase:
         self._stores: dict[tuple[str, str], CachedOutputs] = {}
 
     def require_unchanged(self) -> None:
-        """Check that the checkpoint, if it exists, still holds the model of `identity`.
-
-        Raises:
-            InputError: It holds another model, or it is damaged.
-        """
+        """Check that the checkpoint, if it exists, still holds the model of `identity`."""
         if not self._confirmed and self.path.exists():
             self._frozen()
         self._confirmed = True
 
     def require_corpus(self, corpus: CorpusDataModule | None) -> None:
-        """Check that the model was trained on this corpus, or that the corpus is encoded alike.
-
-        Raises:
-            InputError: There is no corpus, or its vocabulary, source or splits differ.
-        """
+        """Check that the model was trained on this corpus, or that the corpus is encoded alike."""
         if corpus is None or not hasattr(corpus, "fingerprint"):
             raise InputError(
                 f"the base {self.path} needs its corpus, a datamodule of attnlight: run `attnlight test`."

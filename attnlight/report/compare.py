@@ -63,9 +63,6 @@ def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
 
     Returns:
         The path of the page; None if no run was tested.
-
-    Raises:
-        InputError: A folder is missing or damaged.
     """
     groups = group_runs(folders)
     found = measure_groups(groups)

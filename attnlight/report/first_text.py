@@ -89,9 +89,6 @@ def first_text(
 
     Returns:
         The text; None if there is no such file, or it has not all columns of a text.
-
-    Raises:
-        RecordError: The file is damaged.
     """
     file = RecordFile.of(source)
     available = file.columns if file.path.is_file() else {}

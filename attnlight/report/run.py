@@ -113,9 +113,6 @@ def trained_run(folder: Path, verbs: Sequence[str] = (), corpora: Sequence[str] 
         folder: The folder.
         verbs: Names of the configurations to read besides that of `fit`.
         corpora: Names of the corpora whose logged metrics are read; "" is that of training.
-
-    Raises:
-        InputError: A file is damaged.
     """
     records = stored_records(folder / "records")
     configs: dict[str, dict[str, Any]] = {"fit": {}}
@@ -162,9 +159,6 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
 
     Returns:
         The task's validation metrics by epoch of fit, and its test metrics.
-
-    Raises:
-        InputError: A file is not a CSV of metrics.
     """
     curves: dict[str, dict[int, float]] = {}
     test: dict[str, float] = {}
@@ -194,12 +188,7 @@ def read_metrics(logs: Path) -> tuple[dict[str, dict[int, float]], dict[str, flo
 
 
 def require_one_run(records: Sequence[Source]) -> None:
-    """Refuse records of several runs in one folder, judged by their metadata.
-
-    Raises:
-        RecordError: Two records name different corpora, classes or checkpoints, or different contents
-            of one checkpoint.
-    """
+    """Refuse records of several runs in one folder, judged by their metadata."""
     complaint = "come from different corpora: one is of another run"
     metadata = require_one_corpus(records, complaint)
     _require_same(metadata, "classes", "name different classes: one is of another run")
@@ -211,12 +200,7 @@ def require_one_run(records: Sequence[Source]) -> None:
 
 
 def require_same_instances(first: Path, second: Path) -> None:
-    """Refuse to compare two records row by row unless they have the same instances.
-
-    Raises:
-        RecordError: They are of different corpora or splits, or one has an instance that the other
-            lacks.
-    """
+    """Refuse to compare two records row by row unless they have the same instances."""
     metadata = require_one_corpus((first, second), "come from different corpora")
     _require_same(metadata, "stage", "are of different splits")
     left, right = (read_record(path, KEY).columns for path in (first, second))
@@ -236,9 +220,6 @@ def require_one_corpus(records: Iterable[Source], complaint: str) -> dict[Path, 
     Args:
         records: The records.
         complaint: What to say of two records of different corpora.
-
-    Raises:
-        RecordError: Two records name different fingerprints.
     """
     files = map(RecordFile.of, records)
     metadata = {file.path: read_metadata(file) for file in files}

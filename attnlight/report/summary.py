@@ -11,7 +11,12 @@ from numpy.typing import NDArray
 from attnlight.figures.tables import class_name, interval, markdown_table, number, to_csv
 from attnlight.records import EXCLUDED, KEY, RecordFile, clustered_pieces, read_pieces
 from attnlight.report.run import StoredRecord
-from attnlight.statistics.bootstrap import MAX_EXACT_CLUSTERS, MeanInterval, bootstrap_pieces
+from attnlight.statistics.bootstrap import (
+    MAX_EXACT_CLUSTERS,
+    MeanInterval,
+    mean_intervals,
+    resampled_sums,
+)
 
 
 @dataclass(frozen=True)
@@ -34,9 +39,6 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     """Mean and 95 % bootstrap interval of each measure of a record, read in pieces.
 
     `accuracy` is computed from `prediction` and `label`.
-
-    Raises:
-        RecordError: The file is not a readable record.
     """
     file = record.file
     metadata, schema = file.metadata, file.schema
@@ -55,7 +57,7 @@ def summarise(record: StoredRecord, by_class: bool = True) -> RecordSummary:
     keys = [(measure, group) for measure in measures for group in groups]
     in_memory = int(metadata["rows"]) <= MAX_EXACT_CLUSTERS
     columns = _columns(file, schema.names, measures, groups)
-    means = bootstrap_pieces(columns, len(keys), in_memory=in_memory) if keys else []
+    means = mean_intervals(*resampled_sums(columns, len(keys), in_memory=in_memory)) if keys else []
     return RecordSummary(record, metadata, dict(zip(keys, means, strict=True)))
 
 

@@ -133,9 +133,6 @@ def texts_of_run(
 
     Returns:
         Arrays in base64, and lists of one entry for each instance; None without such a record.
-
-    Raises:
-        RecordError: The file is damaged.
     """
     stages = [stage] if stage else [*VERBS, "predict"]
     files = {stage: run.texts(stage, corpus) for stage in stages}

@@ -11,7 +11,7 @@ from torch.nn.utils.rnn import pad_sequence
 from attnlight.functional._cpu import blocks
 from attnlight.functional.correlation import rank_agreement
 from attnlight.functional.random import permutations
-from attnlight.statistics.bootstrap import RESAMPLES, defined_mean
+from attnlight.statistics.bootstrap import defined_mean
 from attnlight.statistics.seed_bootstrap import (
     UNBOUNDED,
     SeedInterval,
@@ -69,7 +69,6 @@ def mean_over_pairs(
     clusters: NDArray[np.int64],
     *,
     bounds: tuple[float, float] = UNBOUNDED,
-    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> SeedInterval:
     """Mean over instances and pairs of seeds, with equal weight for each pair.
@@ -84,13 +83,12 @@ def mean_over_pairs(
         seeds: Number of seeds S, with P = S (S - 1) / 2.
         clusters: Cluster of each instance, (n,), in ascending order.
         bounds: Range of the values, to which the interval is clipped.
-        resamples: Number of bootstrap resamples of the instances.
         seed: Seed of the draws.
 
     Returns:
         The mean with its interval, without values of the seeds.
     """
-    by_pair, replicates = resampled_means(values, clusters, resamples=resamples, seed=seed)
+    by_pair, replicates = resampled_means(values, clusters, seed=seed)
     parts = [by_pair, replicates]
     if seeds > 2:
         pairs = np.array(list(combinations(range(seeds), 2)))

@@ -50,11 +50,7 @@ def resampled_counts(clusters: int, resamples: int = RESAMPLES, seed: int = 0) -
 
 
 def bootstrap_means(
-    values: NDArray[np.floating],
-    clusters: NDArray[np.int64],
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    values: NDArray[np.floating], clusters: NDArray[np.int64], *, seed: int = 0
 ) -> list[MeanInterval]:
     """Mean of each column with a 95 % percentile interval that resamples whole clusters.
 
@@ -65,30 +61,12 @@ def bootstrap_means(
     Args:
         values: (R, M), NaN where undefined.
         clusters: Cluster of each row, (R,), in ascending order.
-        resamples: Number of bootstrap resamples.
         seed: Seed of the draws.
-
-    Returns:
-        One interval per column.
     """
-    return _intervals(*resampled_rows(values, clusters, resamples=resamples, seed=seed))
+    return mean_intervals(*resampled_rows(values, clusters, seed=seed))
 
 
-def bootstrap_pieces(
-    pieces: Iterable[tuple[NDArray[np.floating], NDArray[np.int64]]],
-    columns: int,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
-    in_memory: bool,
-) -> list[MeanInterval]:
-    """`bootstrap_means` of rows given in pieces; arguments are those of `resampled_sums`."""
-    return _intervals(
-        *resampled_sums(pieces, columns, resamples=resamples, seed=seed, in_memory=in_memory)
-    )
-
-
-def _intervals(replicates: Floats, observed: Floats) -> list[MeanInterval]:
+def mean_intervals(replicates: Floats, observed: Floats) -> list[MeanInterval]:
     """The mean of each column with its interval, from what `resampled_sums` returns."""
     mean_replicates, means = (
         divide(*np.split(sums, 2, axis=-1)) for sums in (replicates, observed)
@@ -102,10 +80,9 @@ def resampled_sums(
     pieces: Iterable[tuple[NDArray[np.floating], NDArray[np.int64]]],
     columns: int,
     *,
-    resamples: int = RESAMPLES,
     seed: int = 0,
     in_memory: bool,
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> tuple[Floats, Floats]:
     """Sums of the defined values in each bootstrap resample, from which ratios of means follow.
 
     All columns share the draws of a resample, so that differences and ratios of columns are paired.
@@ -113,7 +90,6 @@ def resampled_sums(
     Args:
         pieces: Values (r, M) and clusters (r,) of each piece; a cluster may span two pieces.
         columns: M.
-        resamples: Number of bootstrap resamples B.
         seed: Seed of the draws.
         in_memory: True draws clusters exactly, with all cluster sums in memory; False weights each
             cluster by Poisson(1), in constant memory.
@@ -122,16 +98,15 @@ def resampled_sums(
         For each resample, (B, 2 M), and for the observed rows, (2 M,): the sum of each column's
         defined values, followed by their numbers.
     """
-    replicates = np.zeros((resamples, 2 * columns))
-    observed = np.zeros(2 * columns)
+    replicates, observed = np.zeros((RESAMPLES, 2 * columns)), np.zeros(2 * columns)
     sums = _cluster_sums(pieces, columns)
     if in_memory:
         by_cluster = np.concatenate([np.empty((0, 2 * columns)), *sums])
         observed = by_cluster.sum(axis=0)
-        cacheable = resamples * len(by_cluster) <= _MAX_CACHED
+        cacheable = RESAMPLES * len(by_cluster) <= _MAX_CACHED
         draw = resampled_counts if cacheable else resampled_counts.__wrapped__
-        counts = draw(len(by_cluster), resamples, seed)
-        for start in range(0, resamples, _BLOCK):
+        counts = draw(len(by_cluster), RESAMPLES, seed)
+        for start in range(0, RESAMPLES, _BLOCK):
             block = counts[start : start + _BLOCK].astype(np.float64)
             replicates[start : start + _BLOCK] = block @ by_cluster
     else:
@@ -140,17 +115,13 @@ def resampled_sums(
             observed += piece.sum(axis=0)
             for start in range(0, len(piece), _POISSON_BLOCK):
                 part = piece[start : start + _POISSON_BLOCK]
-                shape = (resamples, len(part))
+                shape = (RESAMPLES, len(part))
                 replicates += _POISSON[random.integers(0, 65_536, shape, dtype=np.uint16)] @ part
     return replicates, observed
 
 
 def resampled_rows(
-    values: NDArray[np.floating],
-    clusters: NDArray[np.int64] | None = None,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    values: NDArray[np.floating], clusters: NDArray[np.int64] | None = None, *, seed: int = 0
 ) -> tuple[Floats, Floats]:
     """`resampled_sums` of rows in memory, with exact draws up to 100,000 clusters.
 
@@ -158,9 +129,7 @@ def resampled_rows(
     """
     clusters = np.arange(len(values)) if clusters is None else clusters
     in_memory = len(np.unique(clusters)) <= MAX_EXACT_CLUSTERS
-    return resampled_sums(
-        [(values, clusters)], values.shape[1], resamples=resamples, seed=seed, in_memory=in_memory
-    )
+    return resampled_sums([(values, clusters)], values.shape[1], seed=seed, in_memory=in_memory)
 
 
 def _cluster_sums(
@@ -219,13 +188,10 @@ def percentile_interval(
     if not len(defined):
         return (float("nan"), float("nan"))
     tail = (1 - confidence) / 2
-    low, high = np.quantile(defined, [tail, 1 - tail])
-    return (float(low), float(high))
+    return tuple(np.quantile(defined, [tail, 1 - tail]).tolist())
 
 
-def resampled_ratios(
-    numerators: Floats, denominators: Floats, *, resamples: int = RESAMPLES
-) -> tuple[Floats, Floats]:
+def resampled_ratios(numerators: Floats, denominators: Floats) -> tuple[Floats, Floats]:
     """Ratios of the sums of pairs of columns (n, M), all on the same resamples of the instances.
 
     An instance is excluded from a pair if either of its two values is undefined. The resamples are
@@ -245,10 +211,8 @@ def resampled_ratios(
     pairs = np.where(
         np.tile(undefined, 2), np.nan, np.concatenate([numerators, denominators], axis=1)
     )
-    replicates, observed = resampled_rows(pairs, resamples=resamples)
+    replicates, observed = resampled_rows(pairs)
     # Sums of the M numerators, then of the M denominators, then their counts.
-    numerators, denominators, _ = np.split(observed, [numerators.shape[1], pairs.shape[1]])
-    numerator_replicates, denominator_replicates, _ = np.split(
-        replicates, [len(numerators), pairs.shape[1]], axis=1
-    )
-    return divide(numerators, denominators), divide(numerator_replicates, denominator_replicates)
+    ends = [numerators.shape[1], pairs.shape[1]]
+    held, drawn = (divide(*np.split(x, ends, axis=-1)[:2]) for x in (observed, replicates))
+    return held, drawn

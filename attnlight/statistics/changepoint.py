@@ -102,7 +102,7 @@ def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
     the gap (Hudson, 1966), so that the candidates include the optimum.
 
     BIC ignores that points with a common seed or base are dependent, and an outlier can cause a
-    changepoint near an end: check first which runs collapsed (`collapse_share`).
+    changepoint near an end: check first which runs collapsed (`collapse_threshold`).
 
     Args:
         x: (n,), in any order.

@@ -1,6 +1,4 @@
-"""Frequency of training collapse. Arrays are NumPy's, as read from records."""
-
-from typing import NamedTuple
+"""When training counts as collapsed. Arrays are NumPy's, as read from records."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -8,22 +6,6 @@ from numpy.typing import NDArray
 from attnlight.errors import InputError
 
 Floats = NDArray[np.float64]
-
-
-class CollapseShare(NamedTuple):
-    """Number of collapsed runs for each lambda.
-
-    Attributes:
-        lambdas: Distinct lambdas, (L,), ascending.
-        runs: Number of runs of each, (L,).
-        collapsed: Number of these that collapsed, (L,).
-        threshold: Loss above which a run counts as collapsed, in nats.
-    """
-
-    lambdas: Floats
-    runs: NDArray[np.int64]
-    collapsed: NDArray[np.int64]
-    threshold: float
 
 
 def frequency_loss(counts: NDArray[np.integer]) -> float:
@@ -48,13 +30,12 @@ def frequency_loss(counts: NDArray[np.integer]) -> float:
     return float(-(share * np.log(share)).sum())
 
 
-def collapse_share(lambdas: Floats, losses: Floats, ignorant: float) -> CollapseShare:
-    """The number of runs of each lambda whose training collapsed.
+def collapse_threshold(lambdas: Floats, losses: Floats, ignorant: float) -> float:
+    """Loss in nats above which a run counts as collapsed; so does one whose loss is not finite.
 
-    A run counts as collapsed if its prediction loss is above the midpoint between the loss without
-    an adversary, the median over the runs of lambda 0, and `ignorant`: it has lost more than half
-    of what can be learned. So does a run whose loss is not finite. No parameter of this rule is
-    tuned.
+    It is the midpoint between the loss without an adversary, the median over the runs of lambda 0,
+    and `ignorant`: a run above it has lost more than half of what can be learned. No parameter of
+    this rule is tuned.
 
     Args:
         lambdas: Lambda of each run, (P,).
@@ -67,8 +48,7 @@ def collapse_share(lambdas: Floats, losses: Floats, ignorant: float) -> Collapse
     Raises:
         InputError: No run of lambda 0 has a finite loss, or their median is not below `ignorant`.
     """
-    finite = np.isfinite(losses)
-    control = losses[finite & (lambdas == 0)]
+    control = losses[np.isfinite(losses) & (lambdas == 0)]
     if not len(control):
         raise InputError("collapses are judged by lambda 0: no run of it has a finite loss.")
     control_median = float(np.median(control))
@@ -77,10 +57,4 @@ def collapse_share(lambdas: Floats, losses: Floats, ignorant: float) -> Collapse
             f"the loss of knowing nothing is {ignorant:.4g}, but must be above the median of "
             f"lambda 0, {control_median:.4g}."
         )
-    threshold = (control_median + ignorant) / 2
-    values, group = np.unique(lambdas, return_inverse=True)
-    is_collapsed = ~finite | (losses > threshold)
-    runs, collapsed = (
-        np.bincount(group, weights).astype(np.int64) for weights in (None, is_collapsed)
-    )
-    return CollapseShare(values, runs, collapsed, threshold)
+    return (control_median + ignorant) / 2

@@ -107,8 +107,8 @@ def exclusivity_curve(lambdas: Floats, tvd: Floats, share: Floats) -> Curve:
     return Curve(cost[corner], height[corner], float(cost[-1]))
 
 
-def exclusivity(runs: Runs, *, at: float = COST) -> Exclusivity:
-    """Exclusivity: the mean over seeds of the share at a cost on each seed's curve.
+def exclusivity(runs: Runs) -> Exclusivity:
+    """Exclusivity: the mean over seeds of the share at the cost `COST` on each seed's curve.
 
     Seeds are not pooled into one envelope: the maximum over more runs is larger by chance alone,
     and if the training of some runs collapses, the mean over runs of a lambda is close to none of
@@ -117,28 +117,21 @@ def exclusivity(runs: Runs, *, at: float = COST) -> Exclusivity:
 
     The 95 % interval is Student's t over seeds, each with its complete curve, clipped to 0 and 1; other
     instances are not allowed for.
-
-    Args:
-        runs: The runs of all seeds.
-        at: The cost, above 0.
-
-    Raises:
-        InputError: A seed has no run of lambda 0, or `at` is not above 0.
     """
-    least, most = _bounds(runs, at).T
+    least, most = _bounds(runs).T
     ends = (least.mean() - _half_width(least), most.mean() + _half_width(most))
     low, high = np.clip(ends, 0, 1).tolist()
     return Exclusivity(float(least.mean()), low, high, len(least), int((least < most).sum()))
 
 
-def exclusivity_difference(a: Runs, b: Runs, *, at: float = COST) -> Exclusivity:
+def exclusivity_difference(a: Runs, b: Runs) -> Exclusivity:
     """Exclusivity of runs a minus that of runs b, with Welch's interval over the seeds of both.
 
     Seeds are independent, as in `difference_of_groups`, since equal seeds of different targets are
     unrelated. In `low` a's censored seeds count with their last value and b's as 1, in `high` vice
-    versa. Arguments and errors are those of `exclusivity`.
+    versa. Errors are those of `exclusivity`.
     """
-    (least, most), (other_least, other_most) = (_bounds(runs, at).T for runs in (a, b))
+    (least, most), (other_least, other_most) = (_bounds(runs).T for runs in (a, b))
     lowest = least.mean() - other_most.mean()
     highest = most.mean() - other_least.mean()
     ends = (lowest - _half_width(least, other_most), highest + _half_width(most, other_least))
@@ -153,14 +146,12 @@ def _half_width(*groups: Floats) -> float:
     return t_half_width(*groups) if fewest >= _FEWEST else float("nan")
 
 
-def _bounds(runs: Runs, at: float) -> Floats:
+def _bounds(runs: Runs) -> Floats:
     """Bounds on the share of each seed at the cost, (S, 2), equal unless the seed is censored."""
-    if not at > 0:
-        raise InputError(f"curves of adversaries are read at {at}, but a cost is above 0.")
     bounds = []
     for seed in np.unique(runs.seeds):
         of_seed = runs.seeds == seed
         curve = exclusivity_curve(runs.lambdas[of_seed], runs.tvd[of_seed], runs.share[of_seed])
-        share = np.interp(at, curve.cost, curve.share)
-        bounds.append((share, share if curve.end >= at else 1.0))
+        share = np.interp(COST, curve.cost, curve.share)
+        bounds.append((share, share if curve.end >= COST else 1.0))
     return np.array(bounds)

@@ -7,7 +7,7 @@ and labels plus predictions, of every run and class.
 import numpy as np
 from numpy.typing import NDArray
 
-from attnlight.statistics.bootstrap import RESAMPLES, Floats, defined_mean, divide, resampled_rows
+from attnlight.statistics.bootstrap import Floats, defined_mean, divide, resampled_rows
 
 Integers = NDArray[np.integer]
 
@@ -26,9 +26,7 @@ def f1_by_class(prediction: Integers, label: Integers, classes: int) -> Floats:
     return divide(2.0 * true_positives, labels + predictions)
 
 
-def resampled_f1(
-    predictions: Integers, label: Integers, classes: int, *, resamples: int = RESAMPLES
-) -> tuple[Floats, Floats]:
+def resampled_f1(predictions: Integers, label: Integers, classes: int) -> tuple[Floats, Floats]:
     """F1 of each run, (S,), and its bootstrap replicates over instances, (B, S).
 
     Binary F1 of class 1 with two classes, else macro F1 without the classes absent from labels and
@@ -38,8 +36,6 @@ def resampled_f1(
         predictions: Predicted class of each of S runs, (S, n); a negative value counts as wrong.
         label: True class of each instance, (n,); instances with a negative value are excluded.
         classes: Number of classes.
-        resamples: Number of bootstrap resamples B, which draw the instances that
-            `statistics.seed_bootstrap` draws.
 
     Example:
         >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]
@@ -53,7 +49,7 @@ def resampled_f1(
         [2.0 * (is_label & is_prediction), is_label.astype(np.float64) + is_prediction], axis=-1
     )
     counts[label < 0] = 0.0
-    replicates, observed = resampled_rows(counts.reshape(len(label), -1), resamples=resamples)
+    replicates, observed = resampled_rows(counts.reshape(len(label), -1))
     # The sums of counts are followed by their numbers of defined values.
     by_class = (
         sums[..., : counts[0].size].reshape(*sums.shape[:-1], *counts.shape[1:])

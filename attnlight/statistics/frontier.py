@@ -12,6 +12,7 @@ from attnlight.errors import InputError
 # Upper edges of a grid of tolerances; the last admits any attention. JS rises steeply within the
 # first hundredths and hardly beyond.
 EPSILONS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 1.0)
+_CORNERS = 400  # of a stored curve
 
 Floats = NDArray[np.float64]
 
@@ -75,18 +76,16 @@ def frontier(js: NDArray[np.floating], epsilons: NDArray[np.floating]) -> tuple[
     return tvd, mean_js
 
 
-def thinned(
-    x: NDArray[np.float64], y: NDArray[np.float64], corners: int = 400
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """A subset of a concave curve's corners, evenly spaced along it, including both ends.
+def thinned(x: Floats, y: Floats) -> tuple[Floats, Floats]:
+    """At most 400 corners of a concave curve, evenly spaced along it, including both ends.
 
-    Keeps stored files small: 400 corners change the curve by less than a thousandth of its height.
-    `x` and `y` (P,) ascend; at most so many `corners` are returned.
+    Keeps stored files small, and changes the curve by less than a thousandth of its height. `x` and
+    `y` (P,) ascend.
     """
-    if len(x) <= corners:
+    if len(x) <= _CORNERS:
         return x, y
     steps = np.hypot(np.diff(x) / np.ptp(x), np.diff(y) / np.ptp(y))
     along = np.concatenate([[0.0], np.cumsum(steps)])
-    indices = np.unique(np.searchsorted(along, np.linspace(0.0, along[-1], corners)))
+    indices = np.unique(np.searchsorted(along, np.linspace(0.0, along[-1], _CORNERS)))
     indices = np.minimum(indices, len(x) - 1)
     return x[indices], y[indices]

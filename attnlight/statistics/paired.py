@@ -124,11 +124,7 @@ def ratio_of_shares(a: ArrayLike, b: ArrayLike, clusters: NDArray[np.int64]) -> 
 def _yes_no(
     first: ArrayLike, second: ArrayLike
 ) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Which values of each column are true and which pairs are complete, each (R,).
-
-    Raises:
-        InputError: A value is neither 0 nor 1 nor NaN, such as a count or a sentinel of -1.
-    """
+    """Which values of each column are true and which pairs are complete, each (R,)."""
     columns = np.stack([np.asarray(x, dtype=np.float64) for x in (first, second)])
     undefined = np.isnan(columns)
     invalid = ~(undefined | (columns == 0) | (columns == 1))
@@ -138,19 +134,18 @@ def _yes_no(
 
 
 def paired_permutation_tests(
-    values: NDArray[np.floating], clusters: NDArray[np.int64], *, draws: int = DRAWS
+    values: NDArray[np.floating], clusters: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Two-sided p-values of the difference in mean of every two columns, paired by row.
 
     If two columns do not differ, their values may be exchanged in any cluster, all its rows together,
     which changes the sign of the cluster's difference. The p-value is the share of such exchanges
-    whose difference is at least as large as the observed one: of all of them up to so many `draws`,
-    else of random ones and the observed one.
+    whose difference is at least as large as the observed one: of all of them up to 10,000, else of
+    so many random ones, which all pairs share, and the observed one.
 
     Args:
         values: (R, M), all defined.
         clusters: Cluster of each row, (R,), in ascending order.
-        draws: Number of random exchanges, which all pairs share.
 
     Returns:
         (M, M), symmetric, 1 on the diagonal.
@@ -159,8 +154,8 @@ def paired_permutation_tests(
     total = sums.sum(axis=0)
     least = np.abs(total[:, None] - total) - _ROUNDING * np.abs(sums).sum()
     size, random = len(sums), np.random.default_rng(0)
-    exact = 2**size <= draws
-    number, reached = 2**size if exact else draws, np.zeros_like(least)
+    exact = 2**size <= DRAWS
+    number, reached = 2**size if exact else DRAWS, np.zeros_like(least)
     for start in range(0, number, block := max(1, _BLOCK // size)):
         count = min(block, number - start)
         if exact:

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from attnlight.statistics.bootstrap import (
     CONFIDENCE,
-    RESAMPLES,
     Floats,
     defined_mean,
     divide,
@@ -66,7 +65,6 @@ def seeds_then_instances(
     clusters: NDArray[np.int64] | None = None,
     *,
     bounds: tuple[float, float] = UNBOUNDED,
-    resamples: int = RESAMPLES,
 ) -> SeedInterval:
     """Mean over seeds of each seed's mean, with a 95 % interval over seeds and instances.
 
@@ -74,9 +72,8 @@ def seeds_then_instances(
         values: Value of each of S seeds on each instance, (S, n), NaN where undefined.
         clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
         bounds: Range of the measure, to which the interval is clipped.
-        resamples: Number of bootstrap resamples of the instances.
     """
-    return seed_interval(resampled_means(values, clusters, resamples=resamples), bounds=bounds)
+    return seed_interval(resampled_means(values, clusters), bounds=bounds)
 
 
 def difference_of_groups(
@@ -85,7 +82,6 @@ def difference_of_groups(
     clusters: NDArray[np.int64] | None = None,
     *,
     bounds: tuple[float, float] = UNBOUNDED,
-    resamples: int = RESAMPLES,
 ) -> SeedInterval:
     """Mean of group a minus that of group b, with an interval over seeds and shared instances.
 
@@ -93,8 +89,7 @@ def difference_of_groups(
     unrelated. `a` (S1, n) and `b` (S2, n) are values on the same instances; other arguments are those
     of `seeds_then_instances`.
     """
-    groups = (resampled_means(x, clusters, resamples=resamples) for x in (a, b))
-    return seed_interval(*groups, bounds=bounds)
+    return seed_interval(*(resampled_means(x, clusters) for x in (a, b)), bounds=bounds)
 
 
 def seed_interval(
@@ -171,22 +166,18 @@ def _covariances(a: Floats, b: Floats) -> Floats:
 
 
 def resampled_means(
-    values: NDArray[np.floating],
-    clusters: NDArray[np.int64] | None = None,
-    *,
-    resamples: int = RESAMPLES,
-    seed: int = 0,
+    values: NDArray[np.floating], clusters: NDArray[np.int64] | None = None, *, seed: int = 0
 ) -> Resampled:
     """Mean of each seed's values, (S,), and its bootstrap replicates over instances, (B, S).
 
     Groups resampled with the same `seed` share the instances of each resample. Arguments are those of
     `seeds_then_instances`.
     """
-    resampled_totals, totals = resampled_rows(values.T, clusters, resamples=resamples, seed=seed)
-    observed, replicates = (
-        divide(*np.split(sums, 2, axis=-1)) for sums in (totals, resampled_totals)
+    replicates, means = (
+        divide(*np.split(sums, 2, axis=-1))
+        for sums in resampled_rows(values.T, clusters, seed=seed)
     )
-    return observed, replicates
+    return means, replicates
 
 
 def mean_of_models(values: Floats, models: Sequence[str]) -> Floats:

@@ -61,9 +61,6 @@ def require_no_links_out(folder: Path) -> None:
     """Check that nothing written into a folder's own folders would land outside it.
 
     Links to files are no danger: `replacing` replaces the link. The folder itself may be a link.
-
-    Raises:
-        InputError: A folder within it is a link that leads out of it.
     """
     for parent, names, _ in os.walk(folder):
         for path in (Path(parent, name) for name in names if Path(parent, name).is_symlink()):

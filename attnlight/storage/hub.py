@@ -19,11 +19,7 @@ _MODEL_FILES = ("config.json", "tokenizer*.json", "vocab.txt", "model*.safetenso
 
 @cache
 def hub_folder(name: str, offline: bool = False) -> Path:
-    """The cached files of the model or run of an id; with `offline`, the hub itself is not asked.
-
-    Raises:
-        InputError: There is none, or the hub cannot be asked for it.
-    """
+    """The cached files of the model or run of an id; with `offline`, the hub itself is not asked."""
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import RepositoryNotFoundError
 
@@ -49,11 +45,7 @@ def cached_id(path: Path) -> tuple[str, ...]:
 
 
 def hub_run(path: Path) -> Path | None:
-    """The cached folder of the run whose id a path is; None: no id, or one of another model.
-
-    Raises:
-        InputError: `hub_folder` finds nothing under that id.
-    """
+    """The cached folder of the run whose id a path is; None: no id, or one of another model."""
     if path.is_dir() or not is_model(path):
         return None
     place = hub_folder(str(path))

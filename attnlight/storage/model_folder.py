@@ -41,11 +41,7 @@ def tags_tokens(path: Path) -> bool:
 
 
 def require_run(run: Path) -> None:
-    """Check that a folder is of a run that was trained here.
-
-    Raises:
-        InputError: There is no such folder, or it holds no `fit.yaml`.
-    """
+    """Check that a folder is of a run that was trained here."""
     if (run / "fit.yaml").is_file():
         return
     parts = ("fit.yaml", "records")
@@ -76,11 +72,7 @@ def tested_config(run: Path) -> Path | None:
 
 
 def read_tested(run: Path) -> dict[str, Any]:
-    """Sections of the configuration of a run that tested a model from elsewhere; empty for other runs.
-
-    Raises:
-        InputError: It is damaged, or names a class that is not trusted.
-    """
+    """Sections of the configuration of a run that tested a model from elsewhere; empty for other runs."""
     if (file := tested_config(run)) is None:
         return {}
     content = read_yaml(file)

@@ -46,9 +46,6 @@ class Run:
 
         The default name contains a hash of `hashed`, its text without the keys in `NOT_HASHED`. Without a
         configuration file the experiment is named by the file of the `corpus`.
-
-        Raises:
-            InputError: A name is not a valid name of one folder.
         """
         root, experiment, name = config["root"], config["experiment"], config["run"]
         if re.search(r"[\x00\ud800-\udfff]", root):
@@ -65,11 +62,7 @@ class Run:
 
     @classmethod
     def of_checkpoint(cls, config: Mapping[str, Any]) -> Run:
-        """The run of the checkpoint that `validate`, `test` or `predict` reads.
-
-        Raises:
-            InputError: Neither a checkpoint nor a run is named, or a name is invalid.
-        """
+        """The run of the checkpoint that `validate`, `test` or `predict` reads."""
         path = config.get("ckpt_path")
         if path in (None, "best", "last"):
             if config["experiment"] is None or config["run"] is None:
@@ -126,9 +119,6 @@ class Run:
             corpus: Name of the corpus if the model was trained on another one: a part of the name, and
                 of the id, since its curves belong to a separate run in Weights & Biases.
             another_id: Whether to replace the stored id, by which a resumed run continues its curves.
-
-        Raises:
-            InputError: The file of the id contains something else.
         """
         path, wandb_id = self.folder / "wandb_id", secrets.token_hex(4)
         if path.is_file() and not another_id:
@@ -191,9 +181,6 @@ def corpus_name(name: str | None, default: str) -> str:
     """Name, in records, of a corpus other than that of training: that of `--corpus`, if given.
 
     Else the last part of `default`, a hub id, a path or a file stem.
-
-    Raises:
-        InputError: The given name is not a valid folder name.
     """
     if name is not None:
         return _folder_name("corpus", name)

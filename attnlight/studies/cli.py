@@ -51,12 +51,7 @@ def parser() -> VerbParser:
 
 
 def main(argv: list[str]) -> int:
-    """Run a study, or list its plan; return the exit status, see `EPILOG`.
-
-    Raises:
-        InputError: The study file or an option is wrong, a base is damaged, the folder holds
-            another study, or a file cannot be written.
-    """
+    """Run a study, or list its plan; return the exit status, see `EPILOG`."""
     options = parser().parse_args(argv)
     name, part = options.name or options.file.stem, re.fullmatch(r"(\d+)/(\d+)", options.shard)
     roles = [role for role in options.only.split(",") if role] or ROLES

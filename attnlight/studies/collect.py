@@ -61,9 +61,6 @@ def collect(folder: StudyFolder) -> bool:
 
     Returns:
         Whether any run is finished; if not, nothing is written.
-
-    Raises:
-        InputError: A record or checkpoint is damaged, or a file cannot be written.
     """
     states = {run: folder.state(run) for run in folder.runs.values()}
     finished = [run for run, state in states.items() if state == "finished"]

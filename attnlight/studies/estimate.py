@@ -124,10 +124,6 @@ def _time(
     """Seconds of a run: what a few batches of it took, and what the others would have taken.
 
     Its base is in the temporary `folder`; it is also evaluated if it is `tested`.
-
-    Raises:
-        InputError: A command failed.
-        OSError: It wrote no time.
     """
     timer = f"--trainer.callbacks+={__name__}.{BatchTimer.__name__}"
     commands = [fit_command(study, run, folder, None, (timer,))]
@@ -163,11 +159,7 @@ class BatchTimer(Callback):
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Limit epochs and batches.
-
-        Raises:
-            InputError: The number of epochs is not limited.
-        """
+        """Limit epochs and batches."""
         self._starts: dict[str, list[float]] = defaultdict(list)  # of batches, by loop
         self._epochs, self._limits = 1, dict[str, int | float]()
         for loop in ("train", "val", "test", "predict"):

@@ -67,11 +67,7 @@ def folder_of(root: Path, name: str, condition: str | None) -> Path:
 
 
 def study_folders(file: Path, root: Path, name: str) -> list[StudyFolder]:
-    """The studies of a file, one for each of its conditions, with their folders in `root`.
-
-    Raises:
-        InputError: There is a mistake in the study file, or a folder contains another study.
-    """
+    """The studies of a file, one for each of its conditions, with their folders in `root`."""
     folders = []
     for study in read_studies(file):
         runs, path = plan(study), folder_of(root, name, study.condition)
@@ -169,11 +165,7 @@ def last_line(log: Path) -> str:
 
 
 def print_to(log: Path) -> None:
-    """Append the output of this process and its children to a file.
-
-    Raises:
-        InputError: The file cannot be written.
-    """
+    """Append the output of this process and its children to a file."""
     with named_errors(log):
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("ab") as file:
@@ -182,11 +174,7 @@ def print_to(log: Path) -> None:
 
 
 def _run_commands(job: Job, commands: Iterable[list[str]]) -> None:
-    """Run commands of `attnlight` in this process.
-
-    Raises:
-        SystemExit: With the status of the command that failed.
-    """
+    """Run commands of `attnlight` in this process."""
     environment = dict(os.environ)
     for place, command in enumerate(commands):
         if place:

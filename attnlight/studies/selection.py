@@ -65,11 +65,7 @@ def select(runs: Sequence[PlannedRun], measures: Mapping[str, Measures]) -> Sele
 
 
 def chosen_epoch(best: Path) -> int:
-    """The epoch, from 0, of a checkpoint.
-
-    Raises:
-        InputError: It cannot be read.
-    """
+    """The epoch, from 0, of a checkpoint."""
     try:  # mapped, so that no tensor is read; torch does not verify the checksum of the rest
         with ZipFile(best) as file:
             file.read(next(name for name in file.namelist() if name.endswith("/data.pkl")))

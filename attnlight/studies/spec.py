@@ -200,9 +200,6 @@ def _combinations(grid: object, place: str, folder: Path) -> dict[str | None, Co
     """The conditions of a grid: each combination of one condition of every list item, by name.
 
     Options and tests add up; of all else the later one replaces the earlier.
-
-    Raises:
-        InputError: The grid is not a list of mappings, or there is a mistake in a condition.
     """
     if grid is None:
         return {}
@@ -264,11 +261,7 @@ def _study(
 
 
 def read_experiment(path: Path, options: Options = ()) -> Experiment:
-    """An experiment, with the options of a study's bases added.
-
-    Raises:
-        InputError: A file is missing or not YAML, or no corpus is named.
-    """
+    """An experiment, with the options of a study's bases added."""
     content = read_yaml(path)
     data = content.get("data")
     named = data.get("class_path") if isinstance(data, dict) else data

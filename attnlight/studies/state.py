@@ -86,9 +86,6 @@ class StudyFolder:
         """Path of a record of a run's best epoch.
 
         `fit` numbers records of validation by epoch; `validate`, which a study runs for some, does not.
-
-        Raises:
-            InputError: The checkpoint, from which the epoch is read, cannot be read.
         """
         path = self.path / run / "records" / stage / f"{name}.parquet"
         if stage == "val" and not (self.study.setup.several_instances or path.is_file()):
@@ -115,11 +112,7 @@ class StudyFolder:
         return None if guide is None else Path(str(guide).removesuffix(f"/{BEST}")).name
 
     def require_sound_bases(self) -> None:
-        """Refuse a base whose checkpoint does not match its records.
-
-        Raises:
-            InputError: A checkpoint was damaged or replaced since it was tested.
-        """
+        """Refuse a base whose checkpoint does not match its records."""
         for run in self.runs.values():
             path, best = self.record(run.name, "test", PREDICTIONS), self.path / run.name / BEST
             if run.role != "base" or not path.is_file():
@@ -131,11 +124,7 @@ class StudyFolder:
                 )
 
     def require_one_corpus(self, runs: Iterable[PlannedRun]) -> None:
-        """Check that finished runs were tested on one corpus, or on what removals left of it.
-
-        Raises:
-            InputError: The corpus has changed between two of them.
-        """
+        """Check that finished runs were tested on one corpus, or on what removals left of it."""
         complaint = (
             "come from different corpora, which no table can compare: restore the corpus and delete "
             "the later run, and the same command trains it again, or give another --name"
@@ -163,9 +152,6 @@ def exclusive(path: Path, leftovers: str | None = None) -> Iterator[None]:
 
     The operating system releases it when this process ends, however it ends. `leftovers` names files
     that are written under this lock: their temporary files from a killed process are removed.
-
-    Raises:
-        InputError: The file cannot be written, or its file system has no locks.
     """
     with ExitStack() as stack:
         with named_errors(path):
@@ -178,12 +164,7 @@ def exclusive(path: Path, leftovers: str | None = None) -> Iterator[None]:
 
 
 def join_plan(folder: Path, digests: Mapping[str, str]) -> None:
-    """Add runs to the plan in a study's folder.
-
-    Raises:
-        InputError: The folder contains another study, or a link that leads out of it, or cannot be
-            written.
-    """
+    """Add runs to the plan in a study's folder."""
     files.require_no_links_out(folder)
     with exclusive(folder / ".lock", leftovers=PLAN):
         existing = require_same_plan(folder, digests)

@@ -89,14 +89,15 @@ def test_interval_is_that_of_the_jackknife(seeds: int) -> None:
 
 
 @pytest.mark.parametrize("seeds", [3, 5])
-def test_interval_covers_the_mean_of_all_pairs(seeds: int) -> None:
+def test_interval_covers_the_mean_of_all_pairs(seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bootstrap of seeds, which leaves the pairs of a seed with itself out, covers .6 to .85."""
+    monkeypatch.setattr("attnlight.statistics.bootstrap.RESAMPLES", 100)
     random, held, studies = np.random.default_rng(seeds), 0, 1_000
     for _ in range(studies):
         effects = random.normal(0, 0.1, seeds)
         pairs = np.array([[a + b] for a, b in combinations(effects, 2)])
         noise = random.normal(0, 0.1, 60) + random.normal(0, 0.2, (len(pairs), 60))
-        mean = mean_over_pairs(0.2 + pairs + noise, seeds, np.arange(60), resamples=100)
+        mean = mean_over_pairs(0.2 + pairs + noise, seeds, np.arange(60))
         held += mean.low <= 0.2 <= mean.high
     assert 0.93 <= held / studies <= 0.97
 

@@ -11,8 +11,9 @@ from attnlight.statistics import bootstrap as statistics
 from attnlight.statistics.bootstrap import (
     MeanInterval,
     bootstrap_means,
-    bootstrap_pieces,
+    mean_intervals,
     resampled_ratios,
+    resampled_sums,
 )
 from attnlight.statistics.f1 import resampled_f1
 
@@ -52,8 +53,10 @@ def one(
     seed: int = 0,
 ) -> MeanInterval:
     clusters = np.arange(len(values)) if clusters is None else clusters
-    pieces = [(values[:, None], clusters)]
-    return bootstrap_pieces(pieces, 1, resamples=resamples, seed=seed, in_memory=in_memory)[0]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(statistics, "RESAMPLES", resamples)
+        sums = resampled_sums([(values[:, None], clusters)], 1, seed=seed, in_memory=in_memory)
+    return mean_intervals(*sums)[0]
 
 
 @pytest.mark.parametrize("in_memory", [True, False])
@@ -72,14 +75,14 @@ class TestInterval:
     def test_pieces_do_not_show(self, in_memory: bool) -> None:
         values, clusters = clustered(2, groups=60)
         both = np.stack([values, np.abs(values)], axis=1)
-        whole = bootstrap_pieces([(both, clusters)], 2, in_memory=in_memory)
+        whole = mean_intervals(*resampled_sums([(both, clusters)], 2, in_memory=in_memory))
         # Every cut, so that most fall inside a cluster; one cluster over three pieces; nothing.
         longest = np.bincount(np.unique(clusters, return_inverse=True)[1]).argmax()
         inside = int(np.searchsorted(clusters, np.unique(clusters)[longest]))
         cuts = [list(range(1, len(values))), [inside + 1, inside + 2], [0, 17, 17, len(values)]]
         for cut in cuts:
             pieces = zip(np.split(both, cut), np.split(clusters, cut), strict=True)
-            parts = bootstrap_pieces(pieces, 2, in_memory=in_memory)
+            parts = mean_intervals(*resampled_sums(pieces, 2, in_memory=in_memory))
             if in_memory:
                 np.testing.assert_allclose(parts, whole, rtol=1e-12)
             else:  # draws differ with the pieces, the mean and the count do not
@@ -89,7 +92,8 @@ class TestInterval:
 
     def test_undefined_values_are_left_out(self, in_memory: bool) -> None:
         values = np.array([[1.0, np.nan, 2.0], [np.nan, np.nan, 2.0], [4.0, np.nan, 2.0]])
-        first, none, equal = bootstrap_pieces([(values, np.arange(3))], 3, in_memory=in_memory)
+        sums = resampled_sums([(values, np.arange(3))], 3, in_memory=in_memory)
+        first, none, equal = mean_intervals(*sums)
         assert first == MeanInterval(2.5, 1.0, 4.0, 2)
         assert np.isnan([none.mean, none.low, none.high]).all()
         assert none.defined == 0
@@ -97,7 +101,7 @@ class TestInterval:
 
     def test_nothing_at_all(self, in_memory: bool) -> None:
         for pieces in ([], [(np.empty((0, 1)), np.empty(0, dtype=np.int64))]):
-            (found,) = bootstrap_pieces(pieces, 1, in_memory=in_memory)
+            (found,) = mean_intervals(*resampled_sums(pieces, 1, in_memory=in_memory))
             assert np.isnan([found.mean, found.low, found.high]).all()
             assert found.defined == 0
 
@@ -132,12 +136,13 @@ def loop(numerators: list[float], denominators: list[float], chosen: list[int]) 
     return sum(pair[0] for pair in pairs) / bottom if bottom > 0 else math.nan
 
 
-def test_ratios_equal_a_loop_in_every_resample() -> None:
+def test_ratios_equal_a_loop_in_every_resample(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "RESAMPLES", 25)
     random = np.random.default_rng(4)
     numerators, denominators = random.random((30, 3)), random.integers(0, 9, (30, 3)).astype(float)
     numerators[3, 0] = denominators[8, 1] = np.nan
     denominators[:, 2] = 0.0
-    held, drawn = resampled_ratios(numerators, denominators, resamples=25)
+    held, drawn = resampled_ratios(numerators, denominators)
     random = np.random.default_rng(0)
     rows = [random.integers(0, 30, 30).tolist() for _ in range(25)]
     for column in range(3):
@@ -164,13 +169,14 @@ def naive_f1(label: Integers, prediction: Integers, classes: int) -> float:
 
 
 @pytest.mark.parametrize("classes", [2, 4])
-def test_f1_equals_a_loop_in_every_resample(classes: int) -> None:
+def test_f1_equals_a_loop_in_every_resample(classes: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(statistics, "RESAMPLES", 60)
     random = np.random.default_rng(3)
     label = random.integers(0, classes, 40)
     guesses = random.integers(0, classes, (5, 40))
     runs = np.where(random.random((5, 40)) < 0.7, label, guesses)
     label[5] = runs[0, 2] = -1  # texts without a label, and not measured
-    held, drawn = resampled_f1(runs, label, classes, resamples=60)
+    held, drawn = resampled_f1(runs, label, classes)
     expected = [naive_f1(label, run, classes) for run in runs]
     np.testing.assert_allclose(held, expected, rtol=1e-12)
     random = np.random.default_rng(0)
@@ -185,6 +191,6 @@ def test_a_class_that_is_nowhere_has_no_f1() -> None:
     label, runs = np.array([0, 0, 2]), np.array([[0, 0, 2], [0, 2, 2], [0, 1, 2]])
     # By hand: 1 and 1; 2/3 and 2/3; 2/3, 0 and 1.
     expected = [1.0, 2 / 3, 5 / 9]
-    np.testing.assert_allclose(resampled_f1(runs, label, 3, resamples=1)[0], expected)
-    nothing = resampled_f1(np.array([[0, 0]]), np.array([0, -1]), 2, resamples=1)[0]
+    np.testing.assert_allclose(resampled_f1(runs, label, 3)[0], expected)
+    nothing = resampled_f1(np.array([[0, 0]]), np.array([0, -1]), 2)[0]
     assert np.isnan(nothing).all()

@@ -1,5 +1,7 @@
 """Curves of adversaries against a naive reading, and their intervals against SciPy."""
 
+import sys
+
 import numpy as np
 import pytest
 from scipy.stats import ttest_1samp, ttest_ind
@@ -52,9 +54,12 @@ def test_runs_of_lambda_0_are_averaged() -> None:
 
 
 @pytest.mark.parametrize("at", [0.003, 0.02, 0.04, 0.25])
-def test_equals_a_naive_reading_with_students_interval(at: float) -> None:
+def test_equals_a_naive_reading_with_students_interval(
+    at: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[exclusivity.__module__], "COST", at)
     runs = grid(6, noise=0.1)
-    expected, found = heights(runs, at), exclusivity(runs, at=at)
+    expected, found = heights(runs, at), exclusivity(runs)
     assert found.value == pytest.approx(np.mean(expected), abs=1e-12)
     assert (found.seeds, found.censored) == (6, 0)
     assert found[1:3] == pytest.approx(ttest_1samp(expected, 0).confidence_interval(0.95))
@@ -87,10 +92,11 @@ def test_a_seed_that_does_not_reach_the_cost_is_censored() -> None:
 
 
 @pytest.mark.parametrize("at", [0.02, 0.25])
-def test_a_flat_end_is_not_censored(at: float) -> None:
+def test_a_flat_end_is_not_censored(at: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """An expensive run that is no corner still shows what there is up to its cost, of 0.25."""
     tvd, share = np.array([0.0, 0.005, 0.25]), np.array([0.2, 0.6, 0.5])
-    found = exclusivity(Runs(np.zeros(3, int), np.array([0.0, 0.1, 1.0]), tvd, share), at=at)
+    monkeypatch.setattr(sys.modules[exclusivity.__module__], "COST", at)
+    found = exclusivity(Runs(np.zeros(3, int), np.array([0.0, 0.1, 1.0]), tvd, share))
     assert (found.value, found.censored) == (0.6, 0)
 
 
@@ -127,5 +133,3 @@ def test_what_cannot_be_read_is_refused() -> None:
     without = Runs(*(values[(runs.seeds == 40) | (runs.lambdas > 0)] for values in runs))
     with pytest.raises(InputError, match="needs a run of lambda 0"):
         exclusivity(without)
-    with pytest.raises(InputError, match="read at 0, but a cost is above 0"):
-        exclusivity(runs, at=0)

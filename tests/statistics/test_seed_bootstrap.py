@@ -23,6 +23,7 @@ from tests.statistics.naive_seeds import Group, half_width
 Floats = NDArray[np.float64]
 RESAMPLES = 150
 STUDIES = 2_000
+_NUMBER = "attnlight.statistics.bootstrap.RESAMPLES"
 
 
 def runs(seed: int, seeds: int, instances: int, between: float = 1.0, shift: float = 0.0) -> Floats:
@@ -48,10 +49,11 @@ def ends(found: SeedInterval) -> tuple[float, float]:
 
 class TestOneGroup:
     @pytest.mark.parametrize("seeds", [3, 6])
-    def test_half_width_is_that_of_loops(self, seeds: int) -> None:
+    def test_half_width_is_that_of_loops(self, seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(_NUMBER, RESAMPLES)
         values = runs(0, seeds, 25)
         values[1, ::3] = np.nan
-        found, half = seeds_then_instances(values, resamples=RESAMPLES), half_width(group(values))
+        found, half = seeds_then_instances(values), half_width(group(values))
         assert found.mean == pytest.approx(np.nanmean(values, axis=1).mean())
         assert ends(found) == pytest.approx((found.mean - half, found.mean + half))
         assert found.values == pytest.approx(np.nanmean(values, axis=1))
@@ -117,12 +119,12 @@ class TestOneGroup:
 
 class TestTwoGroups:
     @pytest.mark.parametrize("sizes", [(3, 3), (6, 4), (1, 5), (4, 1)])
-    def test_half_width_is_that_of_loops(self, sizes: tuple[int, int]) -> None:
+    def test_half_width_is_that_of_loops(
+        self, sizes: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(_NUMBER, RESAMPLES)
         a, b = runs(6, sizes[0], 25, shift=0.3), runs(7, sizes[1], 25, between=0.1)
-        found, half = (
-            difference_of_groups(a, b, resamples=RESAMPLES),
-            half_width(*map(group, (a, b))),
-        )
+        found, half = difference_of_groups(a, b), half_width(*map(group, (a, b)))
         assert found.mean == pytest.approx(a.mean() - b.mean())
         assert ends(found) == pytest.approx((found.mean - half, found.mean + half))
         assert found.values == ()
@@ -160,25 +162,29 @@ class TestTwoGroups:
         *(pytest.param(*case, marks=pytest.mark.slow) for case in ((0.03, (3, 5)), (0.15, (5, 5)))),
     ],
 )
-def test_coverage_is_nominal(sd: float, sizes: tuple[int, ...]) -> None:
+def test_coverage_is_nominal(
+    sd: float, sizes: tuple[int, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A percentile bootstrap of seeds and texts holds the truth in .76 to .95."""
+    monkeypatch.setattr(_NUMBER, 50)
     random, held = np.random.default_rng(sum(sizes)), 0
     measure: Any = seeds_then_instances if len(sizes) == 1 else difference_of_groups
     for _ in range(STUDIES):
         texts = 0.2 + random.normal(0, 0.1, 80)
         effects = (random.normal(0, sd, (seeds, 1)) for seeds in sizes)
         groups = [effect + texts + random.normal(0, 0.2, (len(effect), 80)) for effect in effects]
-        found = measure(*groups, resamples=50)
+        found = measure(*groups)
         held += found.low <= 0.2 * (len(sizes) == 1) <= found.high
     assert 0.93 <= held / STUDIES <= 0.97
 
 
 @pytest.mark.parametrize("seeds", [3, 5, 10])
-def test_coverage_of_skewed_seeds_is_lower(seeds: int) -> None:
+def test_coverage_of_skewed_seeds_is_lower(seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the module says of exponential effects."""
+    monkeypatch.setattr(_NUMBER, 2)
     random, held = np.random.default_rng(0), 0
     for _ in range(STUDIES):
         values = np.repeat(random.exponential(0.15, (seeds, 1)), 2, axis=1)
-        found = seeds_then_instances(values, resamples=2)
+        found = seeds_then_instances(values)
         held += found.low <= 0.15 <= found.high
     assert 0.86 <= held / STUDIES <= 0.92

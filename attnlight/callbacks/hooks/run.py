@@ -47,11 +47,7 @@ class RunConfig(SaveConfigCallback):
 
     @override
     def setup(self, trainer: pl.Trainer, pl_module: pl.LightningModule, stage: str) -> None:
-        """Refuse to replace a test's record of other settings, or to add to those of another checkpoint.
-
-        Raises:
-            InputError: There is such a record.
-        """
+        """Refuse to replace a test's record of other settings, or to add to those of another checkpoint."""
         if stage not in _TESTING or self.config.overwrite:
             return
         around = trainer_surroundings(trainer, pl_module)

@@ -97,12 +97,7 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
 
 
 def read_conditions(folders: Mapping[str, Path]) -> list[Condition]:
-    """Read the studies of some conditions, each in its folder, by name.
-
-    Raises:
-        InputError: A file is missing or damaged, or two conditions have one target, readout and
-            choice of features.
-    """
+    """Read the studies of some conditions, each in its folder, by name."""
     by_setting: dict[tuple[str, tuple[str, str]], Condition] = {}
     for name, path in folders.items():
         condition = _read_condition(name, path)

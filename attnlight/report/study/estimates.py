@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from attnlight.figures.tables import estimate, with_interval
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study.frame import ACCURACY, F1, INSTANCES, Runs, Study
-from attnlight.statistics.bootstrap import RESAMPLES, resampled_ratios
+from attnlight.statistics import bootstrap
 from attnlight.statistics.f1 import resampled_f1
 from attnlight.statistics.seed_bootstrap import mean_of_models, seed_interval
 
@@ -65,13 +65,12 @@ class Estimates:
 
     Attributes:
         study: The study.
-        resamples: Number of resamples B.
         heads: For each head of the base, the column of its divergence from the matched head.
         measures: The measures reported for every group; KL if the study has it.
     """
 
     def __init__(self, study: Study) -> None:
-        self.study, self.resamples = study, RESAMPLES
+        self.study = study
         self.heads = [str(name) for name in study.measures if str(name).startswith(f"{JS}_heads_")]
         names = (*PREDICTION, *DISTANCE, *self.heads) if study.losses else (F1, ACCURACY, TVD, JS)
         recorded = {study.quality, *study.measures.columns[study.measures.notna().any()]}
@@ -113,21 +112,21 @@ class Estimates:
             pairs = [_ratios(rows) for rows in frames]
             columns = [pair for run in pairs for pair in run.values()]
             parts = (np.stack(part, axis=1) for part in zip(*columns, strict=True))
-            per_run, resamples = resampled_ratios(*parts, resamples=self.resamples)
+            per_run, resamples = bootstrap.resampled_ratios(*parts)
             estimates = zip(per_run, resamples.T, strict=True)
             for name, run in zip(new, pairs, strict=True):
                 self._runs[name] = {measured: next(estimates) for measured in run}
             if F1 not in pairs[0] and "prediction" in frames[0]:
                 predictions = np.stack([rows["prediction"].to_numpy() for rows in frames])
                 labels = frames[0]["label"].to_numpy(), len(self.study.classes)
-                per_run, resamples = resampled_f1(predictions, *labels, resamples=self.resamples)
+                per_run, resamples = resampled_f1(predictions, *labels)
                 for name, *values in zip(new, per_run, resamples.T, strict=True):
                     self._runs[name][F1] = values[0], values[1]
-        undefined = np.array(np.nan), np.full(self.resamples, np.nan)
+        undefined = np.array(np.nan), np.full(bootstrap.RESAMPLES, np.nan)
         by_run = [self._runs[name].get(measure, undefined) for name in runs.index]
         per_run = np.array([per_run for per_run, _ in by_run], np.float64)
         resamples = np.array([resamples for _, resamples in by_run])
-        return per_run, resamples.reshape(-1, self.resamples).T
+        return per_run, resamples.reshape(-1, bootstrap.RESAMPLES).T
 
 
 def _ratios(rows: pd.DataFrame) -> dict[str, tuple[Floats, Floats]]:

@@ -15,7 +15,7 @@ from attnlight.errors import InputError
 from attnlight.problems import Words
 from attnlight.records.parquet import read_table
 from attnlight.report.study.texts import texts
-from attnlight.statistics.collapse import collapse_share
+from attnlight.statistics.collapse import collapse_threshold
 from attnlight.storage.files import read_json
 from attnlight.storage.migration import unmigrated
 
@@ -192,12 +192,12 @@ def _mark_collapses(runs: Runs) -> Runs:
         try:
             if np.isnan(ignorant):
                 raise InputError("the study lacks the label entropy")
-            collapse = collapse_share(lambdas.to_numpy(), losses.to_numpy(), ignorant)
+            threshold = collapse_threshold(lambdas.to_numpy(), losses.to_numpy(), ignorant)
         except InputError as error:
             runs.at[base, "threshold_error"] = str(error).rstrip(".")
             continue
-        runs.at[base, "threshold"] = collapse.threshold
-        collapsed = ~np.isfinite(losses) | (losses > collapse.threshold)
+        runs.at[base, "threshold"] = threshold
+        collapsed = ~np.isfinite(losses) | (losses > threshold)
         runs.loc[adversaries.index[collapsed], "collapsed"] = True
     return runs
 

@@ -96,9 +96,6 @@ def write_files(
 
     Returns:
         The files, the page first.
-
-    Raises:
-        InputError: A file cannot be written.
     """
     verdict_lines = [f"# {head['title']}\n"]
     for question, sentences in answers.items():

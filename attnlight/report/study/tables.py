@@ -14,6 +14,7 @@ from attnlight.report.study.frame import ACCURACY, GUIDED_BY_BASE, ROAR, Runs, S
 from attnlight.report.study.groups import BEST, IMITATION, SEEDS, TRAINED, UNIFORM, Spec
 from attnlight.report.study.texts import text, texts
 from attnlight.report.study.verdict import collapse_note, selection
+from attnlight.statistics import bootstrap
 
 TEXT = "text"  # the readout
 DASH = number(float("nan"))
@@ -181,7 +182,7 @@ def _notes(estimates: Estimates) -> dict[str, str]:
     """Fields of titles, headings and notes."""
     study, base = estimates.study, estimates.study.bases[0]
     fields = groups.words(study) | {"base": base, "selection": selection(study)}
-    fields["resamples"] = f"{estimates.resamples:,}"
+    fields["resamples"] = f"{bootstrap.RESAMPLES:,}"
     fields["epochs"] = "epochs" if study.runs["epochs"].notna().any() else "epoch chosen"
     several = "{0}: {1}" if len(study.bases) > 1 else "{1}"
     planned = [base for base in study.bases if groups.cells(study, base)]

@@ -17,7 +17,7 @@ RESAMPLES = 30
 def quick() -> Iterator[None]:
     """Few resamples: the draws are told, and those of a loop are held against them."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnlight.report.study.estimates.RESAMPLES", RESAMPLES)
+        patch.setattr("attnlight.statistics.bootstrap.RESAMPLES", RESAMPLES)
         yield
 
 

@@ -34,7 +34,7 @@ WORDS = {
 def enough() -> Iterator[None]:
     """As many resamples as an interval of no difference needs to hold 0."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("attnlight.report.study.estimates.RESAMPLES", 400)
+        patch.setattr("attnlight.statistics.bootstrap.RESAMPLES", 400)
         yield
 
 
