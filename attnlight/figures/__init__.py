@@ -9,9 +9,9 @@ named in the file, both read `index`, `position`, `prediction` and `max_attentio
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from fnmatch import filter as matching
 from fnmatch import fnmatchcase
 from functools import cache
 from importlib import import_module
@@ -59,8 +59,8 @@ class Description:
 
     def words(self, measure: str) -> str:
         """The description of a measure, by its name or a pattern that it matches; may be empty."""
-        matching = (key for key in self.measures if fnmatchcase(measure, key))
-        return self.measures.get(measure) or self.measures.get(next(matching, ""), "")
+        keys = (key for key in (measure, *self.measures) if fnmatchcase(measure, key))
+        return next(filter(None, map(self.measures.get, keys)), "")
 
 
 @cache
@@ -83,12 +83,10 @@ def describe(test: str) -> Description:
     """The description of a test, of an unknown one its title; title and question have its label."""
     name, _, label = test.partition("-")
     found = descriptions().get(name) or Description(name.replace("_", " ").capitalize())
+    if not label:
+        return found
     said, asked = label.replace("_", " "), found.question
-    titles: dict[str, Any] = {
-        "title": f"{found.title}: {said}",
-        "question": asked and f"{asked} ({said})",
-    }
-    return replace(found, **titles) if label else found
+    return replace(found, title=f"{found.title}: {said}", question=asked and f"{asked} ({said})")
 
 
 def draw(
@@ -144,18 +142,17 @@ def tables(
 
 
 def figure_rows(
-    source: Source, columns: Sequence[str] | None = None, max_rows: int = MAX_ROWS
+    source: Source, columns: Sequence[str] | None = None
 ) -> tuple[dict[str, NDArray[Any]], str]:
     """Measured rows of a record; rows with non-finite logits are left out.
 
-    From a record with more than `max_rows` rows a sample of texts is read, chosen by a hash.
+    From a record with more than about a million rows a sample of texts is read, chosen by a hash.
 
     Args:
         source: The record.
         columns: Columns to read besides `index`, `position`, `prediction` and `max_attention`,
             if the record has them, or patterns of their names such as `auprc_*`; None: all except
             lists of varying length.
-        max_rows: Approximate maximum number of rows.
 
     Returns:
         Columns (R,) or (R, K), and sentences for the caption if only a sample was read or measured.
@@ -164,12 +161,12 @@ def figure_rows(
     available = record.columns
     requested = [n for n, ragged in available.items() if not ragged]
     if columns is not None:
-        requested = [name for key in columns for name in fnmatch.filter(available, key)]
+        requested = [name for key in columns for name in matching(available, key)]
     names = [name for name in dict.fromkeys([*_ALWAYS, *requested]) if name in available]
     rows, texts = int(record.metadata["rows"]), None
-    if rows > max_rows:
+    if rows > MAX_ROWS:
         all_texts = np.unique(read_record(record, ["index"]).columns["index"])
-        texts = choose(all_texts, max(1, int(max_rows / rows * len(all_texts))), seed=0)
+        texts = choose(all_texts, max(1, int(MAX_ROWS / rows * len(all_texts))), seed=0)
     pieces = list(read_pieces(record, names, measured="prediction" in available, texts=texts))
     selected = {n: np.concatenate([piece[n] for piece in pieces] or [np.empty(0)]) for n in names}
     notes = [f"Shows {len(selected['index']):,} of {rows:,} rows, those of texts chosen by a hash."]

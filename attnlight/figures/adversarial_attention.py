@@ -46,10 +46,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
 def draw_divergences(axes: Axes, rows: Rows, groups: Sequence[Group]) -> None:
     """Histograms of the worst-case divergence by group, and of the search's over all rows.
 
-    Args:
-        axes: The axes.
-        rows: Column `worst_js` and, where the search was asked for, `search_js`, in nats, (R,).
-        groups: The groups, each of some rows.
+    The columns are `worst_js` and, where the search was asked for, `search_js`, in nats, (R,).
     """
     draw_histograms(axes, rows["worst_js"], groups, _EDGES)
     if "search_js" in rows:

@@ -5,14 +5,13 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlight.figures.layers import column_means, draw_heads, draw_layers
+from attnlight.figures.layers import draw_heads, draw_layers
 from attnlight.figures.style import MUTED, PALETTE, canvas
 from attnlight.figures.tables import RecordTable, Rows, by_cluster, estimate, mean_cells, percent
+from attnlight.statistics.bootstrap import defined_mean
 
 
-def draw(
-    rows: Rows, classes: Sequence[str] | None = None, least: float | None = None
-) -> Figure | None:
+def draw(rows: Rows, classes: Sequence[str] | None = None, **_: object) -> Figure | None:
     """Layers beside all of them with the other's attention and with uniform one; below, heads.
 
     None where no prediction is far enough from another.
@@ -20,9 +19,7 @@ def draw(
     if np.isnan(rows["covered_all"]).all():
         return None
     heads = "covered_head_by_head" in rows
-    every, equal = (
-        float(column_means(rows[f"covered_all{x}"][:, None])[0]) for x in ("", "_uniform")
-    )
+    every, equal = (float(defined_mean(rows[f"covered_all{x}"])) for x in ("", "_uniform"))
     with canvas(5.2 if heads else 2.6) as figure:
         parts = figure.subfigures(1 + heads, 1, squeeze=False)[:, 0]
         axes = parts[0].subplots()
@@ -52,7 +49,7 @@ def tables(
         if (single := rows.get(f"covered_{part}_by_{part}")) is None:
             continue
         lines[f"one {part}, mean"] = [rows[f"covered_{part}"], rows[f"turns_{part}"]]
-        most = int(np.nan_to_num(column_means(single), nan=-np.inf).argmax())
+        most = int(np.nan_to_num(defined_mean(single.T), nan=-np.inf).argmax())
         heads = single.shape[1] // rows["covered_layer_by_layer"].shape[1]
         place = f"head {most % heads + 1} of " * (part == "head") + f"layer {most // heads + 1}"
         strongest = [rows[f"{x}_{part}_by_{part}"][:, most] for x in ("covered", "turns")]

@@ -1,7 +1,5 @@
 """How well each reading cites the items that an answer needs, beside chance."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,11 +14,7 @@ _FORMATS["passes"] = lambda mean: f"{mean.mean:.3g}".replace("nan", number(np.na
 _PANELS = {"somers_d": "Somers' D", "lds": "LDS", "necessary": "Necessary", "auprc": "AUPRC"}
 
 
-def draw(
-    rows: Rows,
-    classes: Sequence[str] | None = None,
-    heads: Sequence[Sequence[float]] | None = None,
-) -> Figure | None:
+def draw(rows: Rows, classes: Sequence[str] | None = None, **_: object) -> Figure | None:
     """Means with intervals, and by predicted class; None where no context has two items."""
     known = {
         label: values

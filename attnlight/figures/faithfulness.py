@@ -35,9 +35,8 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
         for method, words in recorded_methods(rows, f"{prefix}{measures[0]}").items():
             kinds = ("",) if method == "random" else ("", "excess_")
             names = [f"{kind}{prefix}{measure}_{method}" for measure in measures for kind in kinds]
-            *cells, count = mean_cells(
-                [rows[name] for name in names], rows, [estimate] * len(names)
-            )
+            columns = [rows[name] for name in names]
+            *cells, count = mean_cells(columns, rows, [estimate] * len(names))
             cell_of = dict(zip(names, cells, strict=True))
             every = [f"{kind}{prefix}{m}_{method}" for m in _PANELS for kind in ("", "excess_")]
             lines.append([words, *(cell_of.get(name, "") for name in every), count])

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlight.figures.layers import column_means, draw_heads, draw_layers
+from attnlight.figures.layers import draw_heads, draw_layers
 from attnlight.figures.style import PALETTE, canvas
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells, percent
+from attnlight.statistics.bootstrap import defined_mean
 
 _ABLATIONS = ("uniform", "shuffled", "off")
 _MEASURES = ("tvd", "flip_rate")
@@ -21,7 +22,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         columns = {n: (f"tvd_head_{n}_by_head", f"tvd_layer_{n}_by_layer") for n in names}
         draw_heads(figure, panels[0], rows, columns, "TVD, one head")
         for axes, name in zip(panels[1], names, strict=True):
-            every = float(column_means(rows[f"tvd_all_{name}"][:, None])[0])
+            every = float(defined_mean(rows[f"tvd_all_{name}"]))
             lines = {"one layer": (PALETTE[0], f"tvd_layer_{name}_by_layer")}
             draw_layers(axes, rows, lines, every)
         highest = max(axes.get_ylim()[1] for axes in panels[1])
@@ -37,18 +38,13 @@ def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable
     for name in (name for name in _ABLATIONS if f"tvd_all_{name}" in rows):
         of_heads = rows[f"tvd_head_{name}_by_head"]
         heads = of_heads.shape[1] // rows[f"tvd_layer_{name}_by_layer"].shape[1]
-        strongest = int(np.nan_to_num(column_means(of_heads)).argmax())
+        strongest = int(np.nan_to_num(defined_mean(of_heads.T)).argmax())
         place = f"head {strongest % heads + 1} of layer {strongest // heads + 1}"
-        columns = {
-            "one head, mean": [rows[f"{measure}_head_{name}"] for measure in _MEASURES],
-            f"one head, most: {place}": [
-                rows[f"{measure}_head_{name}_by_head"][:, strongest] for measure in _MEASURES
-            ],
-            "the last layer": [rows[f"{measure}_last_{name}"] for measure in _MEASURES],
-            "all layers": [rows[f"{measure}_all_{name}"] for measure in _MEASURES],
-        }
-        lines += [
-            [f"{name}: {part}", *mean_cells(pair, rows, [estimate, percent])]
-            for part, pair in columns.items()
-        ]
+        most = [rows[f"{x}_head_{name}_by_head"][:, strongest] for x in _MEASURES]
+        kinds = ("head", "last", "all")
+        mean, last, every = ([rows[f"{x}_{kind}_{name}"] for x in _MEASURES] for kind in kinds)
+        parts = {"one head, mean": mean, f"one head, most: {place}": most}
+        parts |= {"the last layer": last, "all layers": every}
+        for part, pair in parts.items():
+            lines.append([f"{name}: {part}", *mean_cells(pair, rows, [estimate, percent])])
     return [("parts", lines, {})]

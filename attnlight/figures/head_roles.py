@@ -5,10 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.figure import Figure
 
-from attnlight.figures.layers import column_means, draw_heads
+from attnlight.figures.layers import draw_heads
 from attnlight.figures.style import GRID, INK, MUTED, canvas
 from attnlight.figures.tables import RecordTable, Rows, estimate, mean_cells
-from attnlight.statistics.bootstrap import bootstrap_means
+from attnlight.statistics.bootstrap import bootstrap_means, defined_mean
 
 _ROLES = {
     "previous": "token before",
@@ -58,15 +58,12 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:
     """The head of most attention in each role, and the role of most attention of each head."""
     words = {role: words for role, words in _ROLES.items() if f"mass_{role}_by_head" in rows}
-    means = np.nan_to_num([column_means(rows[f"mass_{role}_by_head"]) for role in words])
+    means = np.nan_to_num([defined_mean(rows[f"mass_{role}_by_head"].T) for role in words])
     heads = means.shape[1] // rows["mass_previous_by_layer"].shape[1]
     strongest = []
     for (role, name), most in zip(words.items(), means.argmax(1).tolist(), strict=True):
-        columns = [
-            rows[f"mass_{role}_by_head"][:, most],
-            rows[f"mass_{role}"],
-            rows[f"chance_{role}"],
-        ]
+        others = rows[f"mass_{role}"], rows[f"chance_{role}"]
+        columns = [rows[f"mass_{role}_by_head"][:, most], *others]
         place = f"{most // heads + 1}, {most % heads + 1}"
         strongest.append([name, place, *mean_cells(columns, rows, [estimate] * 3)])
     names = np.array([*words.values()])[means.argmax(0)]

@@ -32,9 +32,8 @@ def tables(
     with a tau, first unadjusted, then with p adjusted for multiple tests.
     """
     result: list[RecordTable] = []
-    said = " Gradients are those of the log odds of the predicted class." * (
-        gradients_of == "predicted"
-    )
+    said = " Gradients are those of the log odds of the predicted class."
+    said = said if gradients_of == "predicted" else ""
     for first, second in (pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows):
         lines = []
         for label in [None, *np.unique(rows["prediction"]).tolist()]:
@@ -51,19 +50,12 @@ def tables(
                 significant = [f"{100 * np.mean(p <= _LEVEL):.1f} %" for p in adjusted]
             cells = [*means, undefined, *significant, f"{defined.sum():,}"]
             lines.append([class_name(label, classes), *cells])
-        result.append(
-            (
-                "pair",
-                lines,
-                {"first": COMPARED[first], "second": COMPARED[second], "gradients": said},
-            )
-        )
+        fields = {"first": COMPARED[first], "second": COMPARED[second], "gradients": said}
+        result.append(("pair", lines, fields))
     return result
 
 
-def draw(
-    rows: Rows, classes: Sequence[str] | None = None, gradients_of: str | None = None
-) -> Figure:
+def draw(rows: Rows, classes: Sequence[str] | None = None, **_: object) -> Figure:
     """Histograms of tau by predicted class, one panel for each pair of scores."""
     present = [pair for pair in PAIRS if f"tau_{'_'.join(pair)}" in rows]
     pairs = [pair for pair in PAIRS[:_PUBLISHED] if pair in present] or present

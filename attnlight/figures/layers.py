@@ -6,18 +6,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, Normalize
 from matplotlib.figure import Figure
-from numpy.typing import NDArray
 
 from attnlight.figures.style import MUTED, PALETTE
 from attnlight.figures.tables import Rows
-
-
-def column_means(values: NDArray[np.floating]) -> NDArray[np.floating]:
-    """Means (K,) of columns (R, K) over the rows where they are defined; NaN where none is."""
-    defined = ~np.isnan(values)
-    counts = defined.sum(0)
-    total = np.where(defined, values, 0.0).sum(0)
-    return np.where(counts > 0, total / np.maximum(counts, 1), np.nan)
+from attnlight.statistics.bootstrap import defined_mean
 
 
 def draw_heads(
@@ -29,16 +21,12 @@ def draw_heads(
 ) -> None:
     """Heat maps of a measure's means by layer (from the bottom up) and head, on one scale from 0.
 
-    Args:
-        figure: The figure.
-        panels: Axes for each heat map.
-        rows: Columns of the record.
-        columns: By title, the columns (R, L H) of heads and (R, L) of layers.
-        label: Name of the measure, for the scale.
+    `columns` are, by title, those of heads (R, L H) and of layers (R, L); the scale is named
+    `label`.
     """
     grids = {}
     for title, (heads, layers) in columns.items():
-        grids[title] = column_means(rows[heads]).reshape(rows[layers].shape[1], -1)
+        grids[title] = defined_mean(rows[heads].T).reshape(rows[layers].shape[1], -1)
     top = max(float(np.nanmax(grid, initial=0.0)) for grid in grids.values())
     colors = LinearSegmentedColormap.from_list("heads", ["#f4f5f6", PALETTE[0]])
     for axes, (title, grid) in zip(panels, grids.items(), strict=True):
@@ -62,15 +50,12 @@ def draw_layers(
 ) -> None:
     """Lines of a measure's means by layer.
 
-    Args:
-        axes: The axes.
-        rows: Columns of the record.
-        lines: By name, the colour and the column (R, L) of each line.
-        every: The measure for all layers together, a dashed line.
+    `lines` are, by name, the colour and the column (R, L) of each; `every`, the measure for all
+    layers together, is a dashed line.
     """
     count, highest = 1, 0.0 if every is None or np.isnan(every) else every
     for name, (color, column) in lines.items():
-        means = column_means(rows[column])
+        means = defined_mean(rows[column].T)
         count = len(means)
         axes.plot(range(1, count + 1), means, "o-", color=color, label=name, markersize=4)
         highest = max(highest, float(np.nanmax(means, initial=0.0)))

@@ -34,15 +34,11 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         return None
     columns = columns_of(rows)
     columns.pop("chance")
-    return draw_methods(
-        rows,
-        {
-            label: {words: rows[names[panel]] for words, names in columns.items()}
-            for panel, label in enumerate(_PANELS.values())
-        },
-        [rows[f"chance_{measure}"] for measure in _PANELS],
-        classes,
-    )
+    panels = {
+        label: {words: rows[names[panel]] for words, names in columns.items()}
+        for panel, label in enumerate(_PANELS.values())
+    }
+    return draw_methods(rows, panels, [rows[f"chance_{x}"] for x in _PANELS], classes)
 
 
 def draw_methods(
@@ -55,13 +51,8 @@ def draw_methods(
 ) -> Figure:
     """Panels of means with intervals by explanation, and points by predicted class.
 
-    Args:
-        rows: Columns of the record.
-        panels: Values (R,) by explanation, by the label of each panel.
-        chances: Values (R,) of chance in each panel, or None.
-        classes: Names of the classes; None: their numbers.
-        chance: The name of chance.
-        shares: Whether values are between 0 and 1.
+    `panels` are values (R,) by explanation, by the label of each panel, and `chances` those of
+    chance in each panel, or None; `shares` are between 0 and 1.
     """
     names = list(next(iter(panels.values())))[::-1]
     groups = predicted_groups(rows["prediction"], classes)

@@ -61,10 +61,8 @@ def calibration_bins(
 ) -> pd.DataFrame:
     """Accuracy in ten equal bins of the probability of the predicted class.
 
-    Args:
-        confidence: Probability of the predicted class, (R,).
-        prediction: Predicted class, (R,).
-        label: Classes (R,); rows where it is NaN or negative are left out.
+    The probability of the predicted class, it and the class are (R,); rows whose class is NaN or
+    negative are left out.
 
     Returns:
         A row for each non-empty bin: the number of instances `n`, of correct ones `right` and their

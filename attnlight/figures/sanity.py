@@ -21,6 +21,7 @@ _REMEDY = (
     "`attnlight sanity RUN RUN2 --overwrite` decides, RUN2 being a run of the same configuration with "
     "another --seed_everything"
 )
+_CONSTANT = " Scores that no parameter changes correlate perfectly and fail by construction"
 _ELSEWHERE = "this model was trained elsewhere, and only runs of `attnlight fit` can be compared"
 
 
@@ -81,16 +82,12 @@ def tables(
     ]
     named = {label: (methods or {}).get(label, {}).get("name", label) for label in words}
     independent = [words[label] for label, name in named.items() if name in _INDEPENDENT]
-    fields = {
-        "against": against or "a second seed",
-        "advice": ""
-        if any(f"signed_seeds_{label}" in rows for label in words)
-        else f" Without a second seed nothing is decided: {_ELSEWHERE if weights else _REMEDY}.",
-        "constant": f" Scores that no parameter changes correlate perfectly and fail by construction: "
-        f"{', '.join(independent)}."
-        if independent
-        else "",
-    }
+    fields = {"against": against or "a second seed", "advice": "", "constant": ""}
+    if not any(f"signed_seeds_{label}" in rows for label in words):
+        reason = _ELSEWHERE if weights else _REMEDY
+        fields["advice"] = f" Without a second seed nothing is decided: {reason}."
+    if independent:
+        fields["constant"] = f"{_CONSTANT}: {', '.join(independent)}."
     found: list[RecordTable] = [("verdicts", lines, fields)]
     beside = {"random": "two random", "seeds": "two seeds"}
     columns = dict(enumerate(steps, start=1)) | {

@@ -106,11 +106,8 @@ def link_points(
 ) -> None:
     """Ring the points of instances whose texts a page shows; the rings are on the page alone.
 
-    Args:
-        axes: The axes, which its limits must not depend on.
-        x: Points, (P,).
-        y: Points, (P,).
-        links: Number of each one's link in the argument of `inline_svg`, NaN without one, (P,).
+    `links` (P,) are numbers of links in the argument of `inline_svg`, NaN for points without one.
+    The limits of the axes must not depend on the points.
     """
     linked = ~np.isnan(links)
     if linked.any():
@@ -120,10 +117,7 @@ def link_points(
 
 
 def save_figure(figure: Figure, stem: Path) -> list[Path]:
-    """Write a figure as SVG, PDF and PNG, each atomically, and return the three paths.
-
-    The stem is a path without a suffix; it may contain dots.
-    """
+    """Write a figure as SVG, PDF and PNG to a stem, a path without a suffix; return the three paths."""
     paths = [stem.with_name(f"{stem.name}.{kind}") for kind in _METADATA]
     for path in paths:
         with replacing(path) as temporary:
@@ -136,11 +130,9 @@ def inline_svg(
 ) -> str:
     """A figure as an `<svg>` element that follows the colours of the page around it.
 
-    Args:
-        figure: The figure.
-        prefix: Prefix of every id, so that several figures can share a page; any text.
-        label: Plain-text label for screen readers.
-        links: Address and plain-text name of what each point of `link_points` leads to.
+    `prefix`, any text, begins every id, so that several figures can share a page; `label` is plain
+    text for screen readers, `links` the address and plain-text name of what each point of
+    `link_points` leads to.
     """
     from matplotlib.collections import PathCollection
 
@@ -171,13 +163,9 @@ def inline_svg(
 def figure_bytes(figure: Figure, kind: str, dpi: int = 200, fonttype: str = "path") -> bytes:
     """A figure as the content of a file, with the same layout in every format.
 
-    Unlike `Figure.savefig`, which computes the layout again, this draws the figure once.
-
-    Args:
-        figure: The figure.
-        kind: `svg`, `pdf` or `png`.
-        dpi: Pixels per inch of a PNG.
-        fonttype: Text of an SVG as a `path`, or as text (`none`).
+    Unlike `Figure.savefig`, which computes the layout again, this draws the figure once. The kind
+    is `svg`, `pdf` or `png`, with `dpi` pixels per inch; `fonttype` is text of an SVG as a `path`,
+    or as text (`none`).
     """
     from matplotlib.backend_bases import get_registered_canvas_class
     from matplotlib.text import Text

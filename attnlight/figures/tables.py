@@ -1,26 +1,24 @@
 """Tables of text as Markdown, CSV and LaTeX, and the format of their numbers."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from rich import box
+from rich.markup import escape
+from rich.table import Table as RichTable
 
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 from attnlight.storage.files import write_text
 
-if TYPE_CHECKING:
-    import rich.table
-
 Rows = Mapping[str, NDArray[Any]]  # columns of a record, (R,) or (R, K), NaN where undefined
-Format = Callable[["MeanInterval"], str]  # of a mean with its interval
+Format = Callable[[MeanInterval], str]  # of a mean with its interval
 # Name, cells and text fields of a table described in `attnlight.figures`.
 RecordTable = tuple[str, list[list[str]], dict[str, Any]]
 # Characters that LaTeX cannot set or would read as commands; a bracket after \\ would open an
@@ -61,19 +59,13 @@ class Interval(Protocol):
 
 
 class Table(NamedTuple):
-    """A table of formatted cells.
+    """A table of formatted cells."""
 
-    Attributes:
-        title: Its title, a phrase; also the caption in LaTeX.
-        head: Heading of each column; the first column names the row, the others are aligned right.
-        rows: Cells of each row.
-        note: The note below the table; may be empty.
-    """
-
-    title: str
+    title: str  # its title, a phrase; also the caption in LaTeX
+    # Heading of each column; the first column names the row, the others are aligned right.
     head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    note: str = ""
+    rows: Sequence[Sequence[str]]  # cells of each row
+    note: str = ""  # the note below the table; may be empty
 
     def to_markdown(self) -> str:
         """Title, table and note as Markdown."""
@@ -81,16 +73,11 @@ class Table(NamedTuple):
         text = markdown_table(self.head, self.rows, aligned=True)
         return f"**{title}**\n\n{text}" + (f"\n{note}\n" if note else "")
 
-    def to_rich(self) -> rich.table.Table:
+    def to_rich(self) -> RichTable:
         """The title and the cells for the terminal, where long cells of the first column wrap."""
-        from rich import box
-        from rich.markup import escape
-        from rich.table import Table as RichTable
-
         style: dict[str, Any] = {"show_edge": False, "pad_edge": False, "title_justify": "left"}
-        table = RichTable(
-            title=escape(self.title), box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), **style
-        )
+        style |= {"box": box.SIMPLE_HEAD, "padding": (0, 1, 0, 0)}
+        table = RichTable(title=escape(self.title), **style)
         for number, heading in enumerate(self.head):
             justify: Any = "right" if number else "left"
             table.add_column(heading, overflow="fold", justify=justify, no_wrap=number > 0)
@@ -104,17 +91,17 @@ class Table(NamedTuple):
 
         shown = self.to_markdown()  # refuses a row that is too short
         frame = pd.DataFrame(self.rows, columns=self.head, dtype=object)
-        escape = methodcaller("translate", _LATEX)
-        styler = frame.map(escape).rename(columns=escape).style.hide()
+        in_latex = methodcaller("translate", _LATEX)
+        styler = frame.map(in_latex).rename(columns=in_latex).style.hide()
         latex = styler.to_latex(
             column_format="l" + "r" * (len(self.head) - 1),
             position_float="centering",
             hrules=True,
-            caption=escape(self.title),
+            caption=in_latex(self.title),
         )
         if self.note:
             end = "\\end{tabular}\n"
-            note = f"{end}\\par\\smallskip\\footnotesize {escape(self.note)}\n"
+            note = f"{end}\\par\\smallskip\\footnotesize {in_latex(self.note)}\n"
             latex = latex.replace(end, note)
         return {"csv": to_csv(self.head, self.rows), "md": shown, "tex": latex}
 
@@ -257,11 +244,8 @@ def mean_cells(
 ) -> list[str]:
     """Cells of a row of means: each with its interval, then the number of values of the first.
 
-    Args:
-        columns: Values (R,) of each mean, NaN where undefined; all share the resamples of the rows'
-            `index`.
-        rows: Columns of the record.
-        formats: `estimate` or `percent` for each mean; None: `percent` for all.
+    Columns (R,) are NaN where undefined and share the resamples of the rows' `index`; formats are
+    `estimate` or `percent` for each mean, None: `percent` for all.
     """
     means = bootstrap_means(np.stack(columns, axis=1).astype(np.float64), rows["index"])
     pairs = zip(formats or [percent] * len(means), means, strict=True)

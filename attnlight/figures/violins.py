@@ -36,16 +36,11 @@ def violins_by_max_attention(
 ) -> Figure:
     """A measure in four equal bins of maximum attention, by predicted class.
 
-    As in Jain & Wallace (2019): split violins for two classes, violins side by side for up to six, all
-    classes pooled for more. Lines are quartiles; fewer than five values are drawn as points.
-
-    Args:
-        rows: Columns `max_attention`, `prediction`, the measure and, on a page, `link` (`link_points`),
-            each (R,); rows where the measure is undefined are left out.
-        measure: The column on the horizontal axis.
-        label: Its name and unit.
-        limits: Ends of the horizontal axis.
-        classes: Names of the classes.
+    As in Jain & Wallace (2019): split violins for two classes, violins side by side for up to six,
+    all classes pooled for more. Lines are quartiles; fewer than five values are drawn as points. Of
+    the rows `max_attention`, `prediction`, the measure and, on a page, `link` (`link_points`) are
+    read, each (R,); those where the measure is undefined are left out. `label` and `limits` are the
+    name, with its unit, and the ends of the horizontal axis.
     """
     defined = ~(np.isnan(rows[measure]) | np.isnan(rows["max_attention"]))
     groups = predicted_groups(rows["prediction"][defined], classes)
@@ -89,9 +84,8 @@ def draw_bins(
 def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats, Floats]]]) -> None:
     """Rows of violins from the bottom up, with the number of values of each at the right.
 
-    Args:
-        axes: The axes, with the limits of the horizontal axis set.
-        rows: Colour and values of each violin, without NaN, and the links of the values.
+    The limits of the horizontal axis are set. Each violin has a colour, values without NaN, and the
+    links of the values.
     """
     extent = float(np.ptp(axes.get_xlim()))
     floor, beside = _FLOOR * extent, axes.get_yaxis_transform()

@@ -27,11 +27,7 @@ def agreement_between(first: Scores, second: Scores) -> dict[str, NDArray[np.flo
     """Agreement of two scorings of the items of n instances, as `functional.rank_agreement`.
 
     Items that both leave unscored (NaN), as a token whose own deletion leaves no prediction, are
-    left out.
-
-    Args:
-        first: Scores of each instance's items, one array for each.
-        second: Scores of the same items.
+    left out. Scores are one array for each instance.
 
     Returns:
         `tau`, `spearman` and `overlap`, each (n,), NaN where undefined.
@@ -75,15 +71,9 @@ def mean_over_pairs(
 
     Pairs that share a seed are not independent, so the interval is that of `seed_interval` for the
     jackknife's pseudo-values of the seeds (Arvesen 1969). With two seeds only the instances vary,
-    and the interval does not generalise to other seeds.
-
-    Args:
-        values: Values of the P pairs in the order of `itertools.combinations`, (P, n), NaN where
-            undefined.
-        seeds: Number of seeds S, with P = S (S - 1) / 2.
-        clusters: Cluster of each instance, (n,), in ascending order.
-        bounds: Range of the values, to which the interval is clipped.
-        seed: Seed of the draws.
+    and the interval does not generalise to other seeds. Values (P, n) are those of the P = S (S -
+    1) / 2 pairs of `seeds` in the order of `itertools.combinations`, NaN where undefined; clusters
+    (n,) of the instances ascend. The interval is clipped to `bounds`.
 
     Returns:
         The mean with its interval, without values of the seeds.

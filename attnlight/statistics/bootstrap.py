@@ -15,19 +15,12 @@ Floats = NDArray[np.float64]
 
 
 class MeanInterval(NamedTuple):
-    """A mean with its percentile interval.
+    """A mean with its percentile interval."""
 
-    Attributes:
-        mean: Mean of the defined values; NaN if there is none.
-        low: Lower end of the interval.
-        high: Upper end of the interval.
-        defined: Number of defined values.
-    """
-
-    mean: float
-    low: float
-    high: float
-    defined: int
+    mean: float  # mean of the defined values; NaN if there is none
+    low: float  # lower end of the interval
+    high: float  # upper end of the interval
+    defined: int  # number of defined values
 
 
 _BLOCK = 16  # resamples per matrix product, few enough for the cache
@@ -56,12 +49,8 @@ def bootstrap_means(
 
     Rows of one cluster (the tokens of a sentence) are not independent, so clusters are drawn with
     replacement, each with all its rows. NaN is excluded from the mean. Above 100,000 clusters,
-    counts of draws are replaced by independent Poisson(1) weights.
-
-    Args:
-        values: (R, M), NaN where undefined.
-        clusters: Cluster of each row, (R,), in ascending order.
-        seed: Seed of the draws.
+    counts of draws are replaced by independent Poisson(1) weights. Values (R, M) are NaN where
+    undefined; the cluster of each row, (R,), ascends.
     """
     return mean_intervals(*resampled_rows(values, clusters, seed=seed))
 

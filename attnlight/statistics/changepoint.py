@@ -32,25 +32,15 @@ Shape = Literal["line", "kink", "jump"]
 
 
 class Fit(NamedTuple):
-    """A fitted model.
+    """A fitted model."""
 
-    Attributes:
-        shape: Its shape.
-        intercept: a.
-        slope: b.
-        change: c, the change of slope at a kink or of level at a jump; 0 for a line.
-        place: t, NaN for a line; for a jump the midpoint between the points it separates.
-        rss: Sum of the squared residuals.
-        bic: Bayesian information criterion; lower is better.
-    """
-
-    shape: Shape
-    intercept: float
-    slope: float
-    change: float
-    place: float
-    rss: float
-    bic: float
+    shape: Shape  # its shape
+    intercept: float  # a
+    slope: float  # b
+    change: float  # c, the change of slope at a kink or of level at a jump; 0 for a line
+    place: float  # t, NaN for a line; for a jump the midpoint between the points it separates
+    rss: float  # sum of the squared residuals
+    bic: float  # bayesian information criterion; lower is better
 
     def at(self, x: Floats) -> Floats:
         """Fitted values (m,) at x (m,)."""
@@ -80,17 +70,11 @@ class Segments(NamedTuple):
 
     @property
     def over_line(self) -> float:
-        """The line's BIC minus the lowest one: evidence for a changepoint of either shape."""
-        return self.line.bic - self.preferred.bic
+        """The line's BIC minus the lowest one: evidence for a changepoint, of which `VERY_STRONG` is enough.
 
-    @property
-    def safe_point(self) -> float | None:
-        """The changepoint, or None unless its BIC is more than 10 below the line's.
-
-        That is "very strong" evidence (Kass & Raftery, 1995). The evidence for a kink against a
-        jump is `margin`.
+        The evidence for a kink against a jump is `margin`.
         """
-        return self.preferred.place if self.over_line > VERY_STRONG else None
+        return self.line.bic - self.preferred.bic
 
 
 def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
@@ -102,11 +86,8 @@ def fit_segments(x: NDArray[np.floating], y: NDArray[np.floating]) -> Segments:
     the gap (Hudson, 1966), so that the candidates include the optimum.
 
     BIC ignores that points with a common seed or base are dependent, and an outlier can cause a
-    changepoint near an end: check first which runs collapsed (`collapse_threshold`).
-
-    Args:
-        x: (n,), in any order.
-        y: (n,).
+    changepoint near an end: check first which runs collapsed (`collapse_threshold`). x (n,) may be
+    in any order.
 
     Raises:
         InputError: A value is not finite, x and y differ in length, or there are too few points for

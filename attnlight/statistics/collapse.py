@@ -11,10 +11,8 @@ Floats = NDArray[np.float64]
 def frequency_loss(counts: NDArray[np.integer]) -> float:
     """Entropy of the class frequencies in nats: the loss of predicting these for every instance.
 
-    It is the smallest loss of a prediction that does not depend on the text.
-
-    Args:
-        counts: Number of instances whose target is each class, (C,).
+    It is the smallest loss of a prediction that does not depend on the text. `counts` (C,) are the
+    numbers of instances whose target is each class.
 
     Raises:
         InputError: All counts are 0.

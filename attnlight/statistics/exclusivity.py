@@ -21,33 +21,21 @@ _FEWEST = 3  # seeds of an interval
 
 
 class Runs(NamedTuple):
-    """Measures of P runs of adversaries.
+    """Measures of P runs of adversaries."""
 
-    Attributes:
-        seeds: Base and seed of each run, as one number, (P,).
-        lambdas: Lambda of each run, (P,); each seed has a run of lambda 0.
-        tvd: Mean total variation distance of the predictions from the base's, (P,).
-        share: Mean normalised JS of attention from the base's, 0 to 1, (P,).
-    """
-
-    seeds: NDArray[np.integer]
-    lambdas: Floats
-    tvd: Floats
-    share: Floats
+    seeds: NDArray[np.integer]  # base and seed of each run, as one number, (P,)
+    lambdas: Floats  # lambda of each run, (P,); each seed has a run of lambda 0
+    tvd: Floats  # mean total variation distance of the predictions from the base's, (P,)
+    share: Floats  # mean normalised JS of attention from the base's, 0 to 1, (P,)
 
 
 class Curve(NamedTuple):
-    """The upper envelope of one seed's runs.
+    """The upper envelope of one seed's runs."""
 
-    Attributes:
-        cost: Costs at its corners, (K,), ascending from 0.
-        share: Its values there, (K,), ascending; linear between corners, constant after the last.
-        end: Cost of the most expensive run, beyond which the curve is not observed.
-    """
-
-    cost: Floats
+    cost: Floats  # costs at its corners, (K,), ascending from 0
+    # Its values there, (K,), ascending; linear between corners, constant after the last.
     share: Floats
-    end: float
+    end: float  # cost of the most expensive run, beyond which the curve is not observed
 
 
 class Exclusivity(NamedTuple):

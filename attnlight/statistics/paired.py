@@ -44,11 +44,8 @@ def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
 
     Pairs without a difference are dropped before ranking (Wilcoxon 1945, `zero_method="wilcox"`),
     as McNemar's test drops concordant pairs: many instances need one removal under any ranking and
-    carry no information on which ranking is better. If all differences are zero, p is 1.
-
-    Args:
-        x: (R,), NaN where undefined.
-        y: (R,).
+    carry no information on which ranking is better. If all differences are zero, p is 1. The
+    columns are (R,), NaN where undefined.
 
     Returns:
         The smaller sum of signed ranks, its p-value, and the complete pairs, zeros included.
@@ -87,11 +84,7 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> TestResult:
 def holm(p_values: ArrayLike) -> NDArray[np.float64]:
     """Holm's (1979) adjusted p-values, which control the family-wise error rate.
 
-    Args:
-        p_values: (M,); NaN stays NaN and is not counted.
-
-    Returns:
-        (M,), at most 1.
+    They are (M,) and at most 1; NaN stays NaN and is not counted.
     """
     adjusted = np.array(p_values, dtype=np.float64)
     order = np.argsort(adjusted)[: np.count_nonzero(~np.isnan(adjusted))]  # NaN comes last
@@ -138,17 +131,12 @@ def paired_permutation_tests(
 ) -> NDArray[np.float64]:
     """Two-sided p-values of the difference in mean of every two columns, paired by row.
 
-    If two columns do not differ, their values may be exchanged in any cluster, all its rows together,
-    which changes the sign of the cluster's difference. The p-value is the share of such exchanges
-    whose difference is at least as large as the observed one: of all of them up to 10,000, else of
-    so many random ones, which all pairs share, and the observed one.
-
-    Args:
-        values: (R, M), all defined.
-        clusters: Cluster of each row, (R,), in ascending order.
-
-    Returns:
-        (M, M), symmetric, 1 on the diagonal.
+    If two columns do not differ, their values may be exchanged in any cluster, all its rows
+    together, which changes the sign of the cluster's difference. The p-value is the share of such
+    exchanges whose difference is at least as large as the observed one: of all of them up to
+    10,000, else of so many random ones, which all pairs share, and the observed one. Values (R, M)
+    are all defined, the cluster of each row, (R,), ascends; the result is (M, M), symmetric, 1 on
+    the diagonal.
     """
     sums = np.add.reduceat(values, np.flatnonzero(np.diff(clusters, prepend=-1)), dtype=np.float64)
     total = sums.sum(axis=0)

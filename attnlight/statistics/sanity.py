@@ -14,17 +14,13 @@ SHARE = 0.5  # of the correlation of two seeds, which random parameters must not
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a method's explanations change when all parameters are random.
+    """Whether a method's explanations change when all parameters are random."""
 
-    Attributes:
-        verdict: `fails`, `passes` or `undecidable`.
-        randomised: Mean correlation of the trained model's explanations with those of the model all
-            of whose parts are random.
-        seeds: That with the explanations of another seed; of no values without a second run.
-    """
-
-    verdict: Literal["fails", "passes", "undecidable"]
+    verdict: Literal["fails", "passes", "undecidable"]  # `fails`, `passes` or `undecidable`
+    # Mean correlation of the trained model's explanations with those of the model all of whose
+    # parts are random.
     randomised: MeanInterval
+    # That with the explanations of another seed; of no values without a second run.
     seeds: MeanInterval
 
 
@@ -33,15 +29,12 @@ def sanity_verdicts(
 ) -> dict[str, Verdict]:
     """The verdict on each method of a record of `Sanity`, by label.
 
-    The last step of the cascade counts, in which all parts are random: before it, scores may rightly
-    stay alike, as attention does when only the decoder is random. A method fails if the lower end
-    of that correlation's 95 % interval exceeds half of the mean correlation of two seeds. Nothing is
-    decided without a second run, if two seeds correlate by less than 0.2, or if a correlation is
-    defined on fewer than two texts, where it has no interval.
-
-    Args:
-        record: The record, with the metadata `parts` and `methods`.
-        kind: Correlation of scores with their signs, or of their sizes.
+    The last step of the cascade counts, in which all parts are random: before it, scores may
+    rightly stay alike, as attention does when only the decoder is random. A method fails if the
+    lower end of that correlation's 95 % interval exceeds half of the mean correlation of two seeds.
+    Nothing is decided without a second run, if two seeds correlate by less than 0.2, or if a
+    correlation is defined on fewer than two texts, where it has no interval. The record has the
+    metadata `parts` and `methods`; `kind` is of scores with their signs, or of their sizes.
     """
     labels, last = list(record.metadata["methods"]), len(record.metadata["parts"])
     index = record.columns["index"]

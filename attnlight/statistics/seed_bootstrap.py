@@ -38,19 +38,12 @@ UNBOUNDED = (-np.inf, np.inf)
 
 
 class SeedInterval(NamedTuple):
-    """A mean over seeds, or a difference of two such means, with its interval.
+    """A mean over seeds, or a difference of two such means, with its interval."""
 
-    Attributes:
-        mean: The mean or difference; NaN if a group has no defined seed.
-        low: Lower end of the interval; NaN without one, as with two seeds.
-        high: Upper end.
-        values: Value of each defined seed; empty for a difference.
-    """
-
-    mean: float
-    low: float
-    high: float
-    values: tuple[float, ...]
+    mean: float  # the mean or difference; NaN if a group has no defined seed
+    low: float  # lower end of the interval; NaN without one, as with two seeds
+    high: float  # upper end
+    values: tuple[float, ...]  # value of each defined seed; empty for a difference
 
     @property
     def std(self) -> float:
@@ -183,14 +176,9 @@ def resampled_means(
 def mean_of_models(values: Floats, models: Sequence[str]) -> Floats:
     """Mean over the runs that share a trained model, so that models are the units of intervals.
 
-    Five perceptrons guided by one adversary are one sample of an adversary, not five.
-
-    Args:
-        values: A statistic of each run, (..., S), NaN where undefined.
-        models: Trained model of each run, (S,).
-
-    Returns:
-        (..., U), one value per model in order of first occurrence, NaN where none is defined.
+    Five perceptrons guided by one adversary are one sample of an adversary, not five. A statistic
+    (..., S) of each run, NaN where undefined, becomes (..., U), one value per model in order of
+    first occurrence, NaN where none is defined.
 
     Example:
         >>> mean_of_models(np.array([1.0, 3.0, 8.0]), ["a", "a", "b"])

@@ -138,7 +138,8 @@ def test_whole_texts_of_a_long_record(tmp_path: Path, monkeypatch: pytest.Monkey
     rows = rows_of("attention_permutation", n=4_000)
     rows["index"], rows["position"] = rows["index"] // 4, rows["index"] % 4
     path = write_record(tmp_path / "x.parquet", rows)
-    found, note = figure_rows(path, max_rows=1_000)
+    monkeypatch.setattr("attnlight.figures.MAX_ROWS", 1_000)
+    found, note = figure_rows(path)
     assert len(found["index"]) == 1_000
     assert note == "Shows 1,000 of 4,000 rows, those of texts chosen by a hash."
     texts, counts = np.unique(found["index"], return_counts=True)
@@ -148,7 +149,8 @@ def test_whole_texts_of_a_long_record(tmp_path: Path, monkeypatch: pytest.Monkey
     kept = np.isin(whole["index"], texts)
     for name, values in found.items():
         np.testing.assert_array_equal(values, whole[name][kept])
-    assert figure_rows(path, max_rows=4_000)[1] == ""
+    monkeypatch.setattr("attnlight.figures.MAX_ROWS", 4_000)
+    assert figure_rows(path)[1] == ""
     empty = {name: values[:0] for name, values in rows.items()}
     found, note = figure_rows(write_record(path, empty))
     assert (len(found["index"]), note) == (0, "")

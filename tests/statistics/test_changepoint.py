@@ -8,7 +8,7 @@ import pytest
 
 from attnlight.errors import InputError
 from attnlight.statistics import fit_segments
-from attnlight.statistics.changepoint import Fit, Segments
+from attnlight.statistics.changepoint import VERY_STRONG, Fit, Segments
 
 Bend = Callable[[np.ndarray, float], np.ndarray]
 BENDS: dict[str, Bend] = {
@@ -87,13 +87,14 @@ def test_what_is_planted_is_found(shape: str, noise: float) -> None:
     assert found.preferred.shape == shape
     assert found.margin > 10
     assert found.over_line >= found.margin
-    assert found.safe_point == found.preferred.place == pytest.approx(0.33, abs=0.03)
+    assert found.over_line > VERY_STRONG
+    assert found.preferred.place == pytest.approx(0.33, abs=0.03)
     assert found.preferred.change == pytest.approx(CHANGES[shape], rel=0.2)
 
 
 @pytest.mark.parametrize("noise", [0.0, 1e-6, 0.02, 1.0])
 def test_no_bend_is_named_on_a_line(noise: float) -> None:
-    assert all(planted("line", noise, seed).safe_point is None for seed in range(25))
+    assert all(planted("line", noise, seed).over_line <= VERY_STRONG for seed in range(25))
     exact = planted("line", 0.0)
     assert exact.preferred.shape == "line"
     assert exact.over_line == 0.0
@@ -131,6 +132,6 @@ def test_the_best_fit_is_preferred_by_its_margin() -> None:
     ]
     found = Segments(*fits)
     assert (found.preferred.shape, found.margin, found.over_line) == ("jump", 3.0, 14.0)
-    assert found.safe_point == 0.5
+    assert (found.over_line > VERY_STRONG, found.preferred.place) == (True, 0.5)
     weak = found._replace(jump=fits[2]._replace(bic=20.0), kink=fits[1]._replace(bic=20.0))
-    assert weak.safe_point is None  # not more than 10
+    assert weak.over_line <= VERY_STRONG  # not more than 10
