@@ -30,9 +30,7 @@ def read_scores(
 ) -> dict[Path, pd.DataFrame]:
     """Read the scores of the items from the records of some runs, as the test compares them.
 
-    Args:
-        runs: Folders of runs.
-        test: The test's name in snake case.
+    `test` is the test's name in snake case.
 
     Returns:
         By run a frame with a row for each instance, by dataset index and position: in each column
@@ -63,10 +61,8 @@ def agreement(
 ) -> pd.DataFrame:
     """Agreement of each pair of runs on each instance, for each score that all runs have.
 
-    Args:
-        scores: The result of `read_scores` for at least two runs.
-        seed: Seed of the random order of the shuffled attention.
-        kinds: Measures of agreement: `tau`, `spearman`, `overlap`.
+    `scores` are what `read_scores` returns for at least two runs, `kinds` some of `tau`, `spearman`
+    and `overlap`; the order of the shuffled attention has the `seed`.
 
     Returns:
         For each pair of runs, in the order of `itertools.combinations`, a row for each instance
@@ -126,13 +122,8 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
     """Mean agreement of each pair of scores within the runs, beside its ceiling.
 
     The ceiling is the smaller of the agreements of both scores between the runs. The table has no
-    rows if the records hold no agreement of pairs.
-
-    Args:
-        runs: Folders of the runs.
-        taus: The result of `agreement` for them.
-        test: The test whose records they are.
-        seed: Seed of the intervals.
+    rows if the records hold no agreement of pairs. `taus` is the result of `agreement` for the
+    records of a test in these runs.
     """
     columns = [name for name in taus.columns[4:] if name != _NULL]
     available = set.intersection(*(set(record_columns(record_path(r, test))) for r in runs))

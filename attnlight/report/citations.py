@@ -1,7 +1,6 @@
 """What each reading of some contexts would cite, for the page of a run."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -22,11 +21,7 @@ def citations(
 ) -> list[Table]:
     """A table of each text: the item that each reading cites, and whether it is necessary and sufficient.
 
-    Args:
-        record: A record of `ContextAblation`; of any other record the result is empty.
-        texts: The record `texts`.
-        chosen: The rows of the texts.
-        classes: Names of the answers; None: their numbers.
+    Empty of a record of another test than `ContextAblation`; without `classes` answers are numbers.
     """
     methods = [name.removeprefix("cited_") for name in record.columns if name.startswith("cited_")]
     if not methods:
@@ -40,7 +35,11 @@ def citations(
     )
     found = []
     for index in indices.tolist():
-        row, items = measured[index], _item_texts(shown[index])
+        row, pieces = measured[index], [x for x in pieces_of(shown[index]) if x.tokens]
+        items = []  # as people read them
+        for number, (start, end) in enumerate(shown[index]["items"], start=1):
+            words = (x.before + x.text for x in pieces if start <= x.tokens[0] < end)
+            items.append(f"{number}. {''.join(words).strip()}")
         marked = next((shown[index][n] for n in (EVIDENCE, RATIONALE) if n in shown[index]), ())
         spans = enumerate(shown[index]["items"])
         supporting = [place for place, (start, end) in spans if any(marked[start:end])]
@@ -57,13 +56,3 @@ def citations(
         fields = {"index": index, "query": query, "answer": answer}
         found += [described_table("citations", lines, **fields)] if lines else []
     return found
-
-
-def _item_texts(row: dict[str, Any]) -> list[str]:
-    """The items of a text as people read them, with their numbers from 1."""
-    pieces = [piece for piece in pieces_of(row) if piece.tokens]
-    return [
-        f"{number}. "
-        + "".join(x.before + x.text for x in pieces if start <= x.tokens[0] < end).strip()
-        for number, (start, end) in enumerate(row["items"], start=1)
-    ]

@@ -42,17 +42,13 @@ class Group:
 
 
 class Measured(NamedTuple):
-    """The values of a group in one measure, on the instances that all its runs share.
+    """The values of a group in one measure, on the instances that all its runs share."""
 
-    Attributes:
-        values: A row for each of n instances, by dataset index and position, ascending, and a column
-            for each of S runs; NaN where undefined.
-        corpus: Fingerprint of the corpus; None if unknown.
-        mean: Mean over the runs, with an interval over runs and texts; of two runs without one.
-    """
-
+    # A row for each of n instances, by dataset index and position, ascending, and a column for each
+    # of S runs; NaN where undefined.
     values: pd.DataFrame
-    corpus: str | None
+    corpus: str | None  # fingerprint of the corpus; None if unknown
+    # Mean over the runs, with an interval over runs and texts; of two runs without one.
     mean: SeedInterval
 
 

@@ -18,11 +18,8 @@ def shown_differences(
 ) -> dict[str, list[ShownPair]]:
     """Pairs with the lowest, the highest and typical values of a column, by these words.
 
-    Args:
-        record: A record with the dataset index of the original of each edit, `original`; of any other
-            record the result is empty.
-        chosen: Edits of it.
-        texts: The record `texts`; a pair of which it lacks a text is left out.
+    The record has the dataset index of the original of each edit, `original`; of any other record
+    the result is empty. A pair of which the record `texts` lacks a text is left out.
     """
     if "original" not in record.columns:
         return {}

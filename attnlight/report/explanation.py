@@ -26,12 +26,8 @@ _HIGHEST = 5  # items that are listed with their values
 def ranking_verdict(folder: Path, digest: str) -> str:
     """What the verdict card says of attention as a ranking of words, or that it was not measured.
 
-    Args:
-        folder: The folder of the model's run, or of a model of transformers.
-        digest: SHA-256 of the checkpoint, or of the weights of a model without one.
-
-    Raises:
-        InputError: The card is damaged.
+    The folder is that of the model's run, or of a model of transformers; `digest` is the SHA-256 of
+    the checkpoint, or of the weights of a model without one.
     """
     path = folder / "report/verdict.json"
     try:

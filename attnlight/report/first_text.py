@@ -27,52 +27,32 @@ _METHODS = {
 
 @dataclass(frozen=True)
 class Token:
-    """A token of a text on the page, or several that are parts of one character.
+    """A token of a text on the page, or several that are parts of one character."""
 
-    Attributes:
-        before: What stands between it and the token before.
-        word: The token, shortened if it is very long; "" if only `before` follows the last one.
-        shares: Its score by layer (of a sentence, that of the sentence) in per cent of the largest
-            in the text, where it is not 0.
-        values: The scores in words.
-        predicted: Whether it is of the part of the text that is predicted, if instances are parts.
-    """
-
-    before: str
-    word: str
+    before: str  # what stands between it and the token before
+    word: str  # the token, shortened if it is very long; "" if only `before` follows the last one
+    # Its score by layer (of a sentence, that of the sentence) in per cent of the largest in the
+    # text, where it is not 0.
     shares: Mapping[str, int]
-    values: str
+    values: str  # the scores in words
+    # Whether it is of the part of the text that is predicted, if instances are parts.
     predicted: bool
 
 
 class FirstText(NamedTuple):
-    """A text with its layers.
+    """A text with its layers."""
 
-    Attributes:
-        row: Its dataset index and its position, 0 if the instance is the whole text.
-        name: The same in words; without the position if instances are whole texts.
-        prediction: The predicted class and its probability.
-        label: The gold class; "" without one.
-        query: Its query; "" without one.
-        tokens: The part of it that is shown, without boundary tokens.
-        before: Whether tokens before that part are left out.
-        after: Number of tokens after it that are left out.
-        layers: Layers by name.
-        median: Whether it is a median case of a test.
-        framed: Whether the part that is shown has tokens of the smallest flip set.
-    """
-
-    row: Row
-    name: str
-    prediction: str
-    label: str
-    query: str
-    tokens: list[Token]
-    before: bool
-    after: int
-    layers: dict[str, str]
-    median: bool
-    framed: bool
+    row: Row  # its dataset index and its position, 0 if the instance is the whole text
+    name: str  # the same in words; without the position if instances are whole texts
+    prediction: str  # the predicted class and its probability
+    label: str  # the gold class; "" without one
+    query: str  # its query; "" without one
+    tokens: list[Token]  # the part of it that is shown, without boundary tokens
+    before: bool  # whether tokens before that part are left out
+    after: int  # number of tokens after it that are left out
+    layers: dict[str, str]  # layers by name
+    median: bool  # whether it is a median case of a test
+    framed: bool  # whether the part that is shown has tokens of the smallest flip set
 
 
 def first_text(
@@ -166,27 +146,19 @@ def _tokens(row: Mapping[str, Any], pieces: Sequence[Piece], of_parts: bool) -> 
     for name, values in by_piece.items():
         largest = np.nan_to_num(np.abs(values)).max(initial=0) or 1.0
         shares[name] = (100 * np.nan_to_num(values) / largest).round().astype(int)
-    return [
-        Token(
-            shortened(piece.before),
-            shortened(piece.text),
-            {name: int(share[place]) for name, share in shares.items() if share[place]},
-            _in_words({name: float(values[place]) for name, values in by_piece.items()}),
-            any(token in part for token in piece.tokens),
-        )
-        for place, piece in enumerate(pieces)
-    ]
-
-
-def _in_words(values: Mapping[str, float]) -> str:
-    """Scores of a token by layer in words."""
-    parts = []
-    for name, value in values.items():
-        if name == "minimal":
-            parts += ["in the flip set"] * (value > 0)
-        elif not np.isnan(value):
-            parts.append(f"{LAYERS[name]} {value:.2g}")
-    return ", ".join(parts)
+    tokens = []
+    for place, piece in enumerate(pieces):
+        said = []  # scores in words
+        for name, values in by_piece.items():
+            if name == "minimal":
+                said += ["in the flip set"] * bool(values[place] > 0)
+            elif not np.isnan(values[place]):
+                said.append(f"{LAYERS[name]} {values[place]:.2g}")
+        shown = {name: int(share[place]) for name, share in shares.items() if share[place]}
+        words = shortened(piece.before), shortened(piece.text)
+        predicted = any(token in part for token in piece.tokens)
+        tokens.append(Token(*words, shown, ", ".join(said), predicted))
+    return tokens
 
 
 def _layers(recorded: set[str], methods: Sequence[str], file: RecordFile) -> dict[str, str]:

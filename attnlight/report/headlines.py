@@ -17,21 +17,13 @@ from attnlight.statistics.bootstrap import MeanInterval
 
 
 class Headline(NamedTuple):
-    """The headline of a record.
-
-    Attributes:
-        measure: The measure.
-        mean: Its mean over all rows.
-        says: What the mean says, a sentence.
-        read: How to read it.
-        column: Column of the record that orders its texts from one extreme to the other.
-    """
+    """The headline of a record."""
 
     measure: str
-    mean: MeanInterval
-    says: str
-    read: str
-    column: str
+    mean: MeanInterval  # its mean over all rows
+    says: str  # what the mean says, a sentence
+    read: str  # how to read it
+    column: str  # column of the record that orders its texts from one extreme to the other
 
 
 def headline(summary: RecordSummary) -> Headline | None:
@@ -63,10 +55,7 @@ def headlines(
 ) -> Iterator[tuple[str, Headline]]:
     """Name and headline of every test record of a split that has one.
 
-    Args:
-        records_dir: Its folder `records`.
-        corpus: Name of the corpus; "" is the corpus of training.
-        stage: `test` or `val`.
+    The corpus "" is that of training; `stage` is `test` or `val`.
     """
     for record in stored_records(records_dir):
         if (record.stage, record.corpus, record.epoch) == (stage, corpus, None):

@@ -9,17 +9,13 @@ _BEFORE_WORDS, _INSIDE_WORDS = ("\u0120", "\u2581"), "##"  # marks of tokens who
 
 
 class Piece(NamedTuple):
-    """A part of a text that is shown as one.
+    """A part of a text that is shown as one."""
 
-    Attributes:
-        before: What stands between it and the piece before: spaces, and what the tokenizer dropped.
-        text: Its characters.
-        tokens: Places of its tokens: several where these are bytes of one character; none of the
-            last piece, which only has what stands after all tokens.
-    """
-
+    # What stands between it and the piece before: spaces, and what the tokenizer dropped.
     before: str
-    text: str
+    text: str  # its characters
+    # Places of its tokens: several where these are bytes of one character; none of the last piece,
+    # which only has what stands after all tokens.
     tokens: list[int]
 
 
@@ -38,9 +34,16 @@ def join_pieces(
             tokens.
         spans: [start, end) of each token in it; empty of a token that is not in it.
     """
-    if not text:
-        return _joined_by_marks(tokens, special)
     pieces: list[Piece] = []
+    if not text:
+        marked = any(token.startswith(_BEFORE_WORDS) for token in tokens)
+        for place, token in enumerate(tokens):
+            if not special[place]:
+                inside = token.startswith(_INSIDE_WORDS) and token != _INSIDE_WORDS
+                inside |= marked and not token.startswith(_BEFORE_WORDS)
+                shown = token.removeprefix(_INSIDE_WORDS).lstrip("".join(_BEFORE_WORDS)) or token
+                pieces.append(Piece(" " if pieces and not inside else "", shown, [place]))
+        return pieces
     stop, apart = 0, ""
     for place, (start, end) in enumerate(spans):
         if start == end:
@@ -66,16 +69,3 @@ def of_pieces(
     """The sum of the values of each piece's tokens, or the largest of them; None if none is known."""
     known = [[x for x in map(values.__getitem__, one.tokens) if x is not None] for one in pieces]
     return [(max if largest else sum)(numbers) if numbers else None for numbers in known]
-
-
-def _joined_by_marks(tokens: Sequence[str], special: Sequence[bool]) -> list[Piece]:
-    """The pieces of a text whose source is not known."""
-    marked = any(token.startswith(_BEFORE_WORDS) for token in tokens)
-    pieces: list[Piece] = []
-    for place, token in enumerate(tokens):
-        if not special[place]:
-            inside = token.startswith(_INSIDE_WORDS) and token != _INSIDE_WORDS
-            inside |= marked and not token.startswith(_BEFORE_WORDS)
-            shown = token.removeprefix(_INSIDE_WORDS).lstrip("".join(_BEFORE_WORDS)) or token
-            pieces.append(Piece(" " if pieces and not inside else "", shown, [place]))
-    return pieces

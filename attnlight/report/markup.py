@@ -27,11 +27,7 @@ def render(template: str, **context: object) -> Markup:
 
     All text is escaped and `isolated`, except `Markup`. Text within an attribute takes the filter
     `plain`, which drops direction controls; text in a listing takes `visible`, which prints them as
-    escapes.
-
-    Args:
-        template: Its file name in `templates/`.
-        context: Its variables; a missing variable is an error.
+    escapes. A missing variable is an error.
     """
     return Markup(_environment().get_template(template).render(context))
 

@@ -28,8 +28,7 @@ _BOUNDS = {
 def measure_bounds(name: str) -> tuple[float, float]:
     """Lowest and highest value of a measure; infinite where its name does not tell.
 
-    Args:
-        name: A column of a record or of a study, such as `worst_js` or `attention_tau`.
+    A name is that of a column of a record or of a study.
 
     Example:
         >>> measure_bounds("prediction_tvd"), measure_bounds("tau_attention_loo")

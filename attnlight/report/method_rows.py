@@ -23,19 +23,12 @@ _DASH = number(np.nan)
 
 
 class Measure(NamedTuple):
-    """A measure of attribution methods.
+    """A measure of attribution methods."""
 
-    Attributes:
-        test: The test that records it, in snake case.
-        column: Its column in the record, without the suffix `_<label of a method>`.
-        head: Heading of its column in tables.
-        higher: Whether higher is better.
-    """
-
-    test: str
-    column: str
-    head: str
-    higher: bool
+    test: str  # the test that records it, in snake case
+    column: str  # its column in the record, without the suffix `_<label of a method>`
+    head: str  # heading of its column in tables
+    higher: bool  # whether higher is better
 
 
 MEASURES = (
@@ -52,30 +45,24 @@ TESTS = tuple(dict.fromkeys(measure.test for measure in MEASURES))
 
 @dataclass
 class MethodRows:
-    """Statistics of the attribution methods in the records of one split.
+    """Statistics of the attribution methods in the records of one split."""
 
-    Attributes:
-        labels: The methods in words, by label.
-        means: Mean of each measure and method, by `Measure.column` and label.
-        verdicts: `passes`, `fails` or `undecidable` by label, if sanity was recorded.
-        letters: Letters by measure and label: two methods that share one do not differ significantly.
-        pairs: For each measure and pair of methods, the difference in mean on shared instances with
-            its 95 % interval, and the p-value before and after Holm's correction.
-        instances: Number of instances by recorded test.
-    """
-
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)  # the methods in words, by label
+    # Mean of each measure and method, by `Measure.column` and label.
     means: dict[tuple[str, str], MeanInterval] = field(default_factory=dict)
+    # `passes`, `fails` or `undecidable` by label, if sanity was recorded.
     verdicts: dict[str, str] = field(default_factory=dict)
+    # Letters by measure and label: two methods that share one do not differ significantly.
     letters: dict[tuple[str, str], str] = field(default_factory=dict)
+    # For each measure and pair of methods, the difference in mean on shared instances with its 95 %
+    # interval, and the p-value before and after Holm's correction.
     pairs: list[dict[str, Any]] = field(default_factory=list)
-    instances: dict[str, int] = field(default_factory=dict)
+    instances: dict[str, int] = field(default_factory=dict)  # number of instances by recorded test
 
     def tables(self, missing: Mapping[str, str]) -> list[Table]:
         """A table of means and, if methods were compared, one of letters; a row for each method.
 
-        Args:
-            missing: For each test without a record, the command that writes it.
+        `missing` has for each test without a record the command that writes it.
         """
         tables = []
         if self.labels:
@@ -110,8 +97,7 @@ class MethodRows:
 def method_rows(records: Mapping[str, Source]) -> MethodRows:
     """Means of each attribution method, and tests between methods on shared instances.
 
-    Args:
-        records: Records of one split by test; those of tests outside `TESTS` are not read.
+    Records are those of one split by test; those of tests outside `TESTS` are not read.
     """
     result = MethodRows()
     for test in (test for test in TESTS if test in records):

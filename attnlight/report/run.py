@@ -12,15 +12,7 @@ from typing import Any
 import numpy as np
 
 from attnlight.errors import InputError
-from attnlight.records import (
-    KEY,
-    TEXTS,
-    RecordError,
-    RecordFile,
-    Source,
-    read_metadata,
-    read_record,
-)
+from attnlight.records import KEY, TEXTS, RecordError, RecordFile, Source, read_record
 from attnlight.storage.files import read_yaml, require_ordinary
 from attnlight.storage.migration import require_migrated
 from attnlight.storage.model_folder import require_run_or_tested
@@ -30,21 +22,13 @@ VERBS = {"test": "test", "val": "validate"}  # the verb that evaluates a split, 
 
 @dataclass(frozen=True)
 class StoredRecord:
-    """Location of a record.
+    """Location of a record."""
 
-    Attributes:
-        path: The parquet file.
-        stage: `test` or `val`.
-        test: The test's name in snake case.
-        epoch: Epoch of the validation during fit; None outside fit.
-        corpus: Name of the corpus if the model was trained on another one, else "".
-    """
-
-    path: Path
-    stage: str
-    test: str
-    epoch: int | None
-    corpus: str = ""
+    path: Path  # the parquet file
+    stage: str  # `test` or `val`
+    test: str  # the test's name in snake case
+    epoch: int | None  # epoch of the validation during fit; None outside fit
+    corpus: str = ""  # name of the corpus if the model was trained on another one, else ""
 
     @cached_property
     def file(self) -> RecordFile:
@@ -59,26 +43,19 @@ class StoredRecord:
 
 @dataclass(frozen=True)
 class Run:
-    """Contents of a run folder, each file of which is read once; records when they are asked for.
+    """Contents of a run folder, each file of which is read once; records when they are asked for."""
 
-    Attributes:
-        folder: The folder as the user named it.
-        configs: The flattened configuration of `fit`, empty if the run has none, and of those of
-            `test` and `validate` that ran.
-        config_text: The file of `fit`'s configuration; empty if the run has none.
-        records: Records outside fit, tests first, in order of stage and name.
-        epoch_records: Records of validation epochs, by test and epoch.
-        curves: The task's metrics on the validation split, by metric and epoch of fit.
-        test_metrics: The task's last metrics on the test split, by corpus and metric; "" is the
-            corpus of training. Metrics of the tests are read from records.
-    """
-
-    folder: Path
+    folder: Path  # the folder as the user named it
+    # The flattened configuration of `fit`, empty if the run has none, and of those of `test` and
+    # `validate` that ran.
     configs: dict[str, dict[str, Any]]
-    config_text: str
-    records: list[StoredRecord]
-    epoch_records: list[StoredRecord]
+    config_text: str  # the file of `fit`'s configuration; empty if the run has none
+    records: list[StoredRecord]  # records outside fit, tests first, in order of stage and name
+    epoch_records: list[StoredRecord]  # records of validation epochs, by test and epoch
+    # The task's metrics on the validation split, by metric and epoch of fit.
     curves: Mapping[str, Mapping[int, float]]
+    # The task's last metrics on the test split, by corpus and metric; "" is the corpus of training.
+    # Metrics of the tests are read from records.
     test_metrics: Mapping[str, Mapping[str, float]]
     _texts: dict[str, RecordFile] = field(default_factory=dict, init=False, repr=False)
 
@@ -109,10 +86,8 @@ def load_run(folder: Path) -> Run:
 def trained_run(folder: Path, verbs: Sequence[str] = (), corpora: Sequence[str] = ()) -> Run:
     """A run folder, which may have no records, without the contents of its records.
 
-    Args:
-        folder: The folder.
-        verbs: Names of the configurations to read besides that of `fit`.
-        corpora: Names of the corpora whose logged metrics are read; "" is that of training.
+    `verbs` are names of the configurations to read besides that of `fit`, `corpora` of those whose
+    logged metrics are read; "" is that of training.
     """
     records = stored_records(folder / "records")
     configs: dict[str, dict[str, Any]] = {"fit": {}}
@@ -215,14 +190,8 @@ def require_same_instances(first: Path, second: Path) -> None:
 
 
 def require_one_corpus(records: Iterable[Source], complaint: str) -> dict[Path, dict[str, Any]]:
-    """Metadata of records of one corpus.
-
-    Args:
-        records: The records.
-        complaint: What to say of two records of different corpora.
-    """
-    files = map(RecordFile.of, records)
-    metadata = {file.path: read_metadata(file) for file in files}
+    """Metadata of records of one corpus; `complaint` is what is said of two that are of different ones."""
+    metadata = {file.path: file.metadata for file in map(RecordFile.of, records)}
     _require_same(metadata, "corpus", complaint)
     return metadata
 

@@ -45,9 +45,7 @@ def model_name(net: Mapping[str, Any]) -> str:
 def tested_corpus(run: Run, corpus: str) -> str:
     """Name of the corpus of a run's tests in a few words; "" if it is not known.
 
-    Args:
-        run: The run.
-        corpus: Its name in records; "" is the corpus of training, or of a model trained elsewhere.
+    It is named as in records: "" is that of training, or of a model trained elsewhere.
     """
     file = tested_config(run.folder)
     config = run.configs["fit"] or (read_yaml(file) if file else {})
@@ -63,12 +61,8 @@ def _short(name: str) -> str:
 def corpus_name(data: object) -> str:
     """The name of a corpus: its hub id or path, else of the shipped data file that has its options.
 
-    Args:
-        data: The `data` of a configuration with all options.
-
-    Returns:
-        The name of the file with the most options among those that agree in all of theirs; the class
-        if there is none; "" without a class.
+    Of the files that agree in all of their options, the one with the most; the class if there is
+    none; "" without a class.
     """
     options = [_config_value(data, "init_args", option) for option in ("path", "name")]
     if any(isinstance(value, str) for value in options):

@@ -21,17 +21,12 @@ from attnlight.statistics.bootstrap import (
 
 @dataclass(frozen=True)
 class RecordSummary:
-    """The means of one record.
+    """The means of one record."""
 
-    Attributes:
-        record: Where the record is.
-        metadata: Its metadata; `partial` if it has only some of the instances.
-        means: Means by measure (a column of the record or `accuracy`) and by predicted class; class
-            None, all rows, comes first for each measure.
-    """
-
-    record: StoredRecord
-    metadata: Mapping[str, Any]
+    record: StoredRecord  # where the record is
+    metadata: Mapping[str, Any]  # its metadata; `partial` if it has only some of the instances
+    # Means by measure (a column of the record or `accuracy`) and by predicted class; class None,
+    # all rows, comes first for each measure.
     means: Mapping[tuple[str, int | None], MeanInterval]
 
 

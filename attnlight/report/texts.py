@@ -29,19 +29,12 @@ Row = tuple[int, int]  # dataset index and position
 
 
 class Chosen(NamedTuple):
-    """Texts of a test by a column of its record, each a row with its value.
-
-    Attributes:
-        column: The column.
-        lowest: Half of the extreme texts.
-        highest: The other half.
-        typical: Texts whose values are nearest to the median.
-    """
+    """Texts of a test by a column of its record, each a row with its value."""
 
     column: str
-    lowest: list[tuple[Row, float]]
-    highest: list[tuple[Row, float]]
-    typical: list[tuple[Row, float]]
+    lowest: list[tuple[Row, float]]  # half of the extreme texts
+    highest: list[tuple[Row, float]]  # the other half
+    typical: list[tuple[Row, float]]  # texts whose values are nearest to the median
 
     @property
     def rows(self) -> list[Row]:

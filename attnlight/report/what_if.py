@@ -36,24 +36,17 @@ _SCRIPTS = ("what_if_math.js", "what_if_maps.js", "what_if.js")
 
 
 class WhatIf(NamedTuple):
-    """What the template `what_if.html.jinja` shows.
+    """What the template `what_if.html.jinja` shows."""
 
-    Attributes:
-        data: The texts as JSON without signs that could end a script.
-        script: The script.
-        digest: What the page's policy calls the script, the only one that it runs.
-    """
-
-    data: Markup
+    data: Markup  # the texts as JSON without signs that could end a script
     script: Markup
-    digest: Markup
+    digest: Markup  # what the page's policy calls the script, the only one that it runs
 
 
 def what_if(groups: Mapping[str, Sequence[Mapping[str, Any] | None]]) -> WhatIf | None:
     """Texts by the name of their corpus, one entry or two of different runs; None without texts.
 
-    Args:
-        groups: Results of `texts_of_run`, those of a corpus of the same texts.
+    Those of a corpus are what `texts_of_run` returns for the same texts.
     """
     named = [{"name": name, "sets": list(filter(None, sets))} for name, sets in groups.items()]
     found = [group for group in named if group["sets"]]

@@ -18,23 +18,15 @@ NO_CHANGEPOINT, KINK, JUMP, UNDECIDED = "no bend", "kink", "jump", "a bend, kink
 
 
 class Changepoint(NamedTuple):
-    """Segmented regression of a loss of adversaries on the JS of their attention.
+    """Segmented regression of a loss of adversaries on the JS of their attention."""
 
-    Attributes:
-        points: Name of the set of adversaries.
-        measure: The loss.
-        runs: The adversaries whose loss and JS are finite, with these as `loss` and `js`.
-        fits: The fitted line, kink and jump; None if there are too few points.
-        shape: The supported shape: a kink or jump needs a BIC more than 10 below any other shape's.
-        sides: The runs below the changepoint and above it; empty if none is supported.
-    """
-
-    points: str
-    measure: str
-    runs: Runs
-    fits: Segments | None
+    points: str  # name of the set of adversaries
+    measure: str  # the loss
+    runs: Runs  # the adversaries whose loss and JS are finite, with these as `loss` and `js`
+    fits: Segments | None  # the fitted line, kink and jump; None if there are too few points
+    # The supported shape: a kink or jump needs a BIC more than 10 below any other shape's.
     shape: str
-    sides: Sequence[Runs]
+    sides: Sequence[Runs]  # the runs below the changepoint and above it; empty if none is supported
 
 
 def find_changepoint(
@@ -61,7 +53,7 @@ def find_changepoint(
         fits = fit_segments(runs["js"].to_numpy(), runs["loss"].to_numpy())
     except InputError:
         return Changepoint(points, measure, runs, None, NO_CHANGEPOINT, ())
-    if fits.safe_point is None:
+    if fits.over_line <= VERY_STRONG:
         return Changepoint(points, measure, runs, fits, NO_CHANGEPOINT, ())
     shape = fits.preferred.shape if fits.margin > VERY_STRONG else UNDECIDED
     beyond = runs["js"] > fits.preferred.place

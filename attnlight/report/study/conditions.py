@@ -39,27 +39,16 @@ _REACH = 5 * COST  # end of the x axis
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """One condition of a study.
+    """One condition of a study."""
 
-    Attributes:
-        name: Its name.
-        estimates: The estimates of its study.
-        target: What the model predicts: a key of `TARGET_NAMES`.
-        setting: Readout and features; conditions are compared within a setting.
-        runs: Finished adversaries on a curve, by `curve`, with their `tvd` and `share`.
-        curves: The same as arrays.
-        lacking: Base and seed of each adversary that is on no curve.
-        exclusivity: Its exclusivity, of 0 seeds if there is no curve.
-    """
-
-    name: str
-    estimates: Estimates
-    target: str
-    setting: tuple[str, str]
-    runs: pd.DataFrame
-    curves: Runs
-    lacking: Sequence[tuple[str, int]]
-    exclusivity: Exclusivity
+    name: str  # its name
+    estimates: Estimates  # the estimates of its study
+    target: str  # what the model predicts: a key of `TARGET_NAMES`
+    setting: tuple[str, str]  # readout and features; conditions are compared within a setting
+    runs: pd.DataFrame  # finished adversaries on a curve, by `curve`, with their `tvd` and `share`
+    curves: Runs  # the same as arrays
+    lacking: Sequence[tuple[str, int]]  # base and seed of each adversary that is on no curve
+    exclusivity: Exclusivity  # its exclusivity, of 0 seeds if there is no curve
 
 
 def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:

@@ -25,24 +25,16 @@ _COUNTS = {*INSTANCES, *_OVER.values(), "gold", "found", "matched", "label", "pr
 
 
 class Estimate(NamedTuple):
-    """A mean over seeds, or a difference of two such means.
+    """A mean over seeds, or a difference of two such means."""
 
-    Attributes:
-        mean: The mean or difference, NaN where it is undefined.
-        std: Standard deviation over trained models; NaN for one and for a difference.
-        low: Lower end of the 95 % interval over trained models and texts; NaN if two models leave
-            none.
-        high: Upper end.
-        seeds: Number of trained models that define it; for a difference that of the smaller group.
-        values: Value of each trained model; empty for a difference.
-    """
-
-    mean: float
-    std: float
+    mean: float  # the mean or difference, NaN where it is undefined
+    std: float  # standard deviation over trained models; NaN for one and for a difference
+    # Lower end of the 95 % interval over trained models and texts; NaN if two models leave none.
     low: float
-    high: float
+    high: float  # upper end
+    # Number of trained models that define it; for a difference that of the smaller group.
     seeds: int
-    values: tuple[float, ...] = ()
+    values: tuple[float, ...] = ()  # value of each trained model; empty for a difference
 
     def __str__(self) -> str:
         return estimate(self, spread=self.std)

@@ -295,11 +295,7 @@ def draw_tradeoff(
     """Both losses against JS with a fitted line, kink and jump, the one of least BIC in front.
 
     The loss against gold labels is also drawn against KL per element, if the study has it.
-
-    Args:
-        estimates: Estimates of the study.
-        base: The base.
-        published: Curves to draw with the latter, by name: pairs of KL per element and loss.
+    `published` are curves to draw with the latter, by name: pairs of KL per element and loss.
     """
     curves = series.series_of_base(estimates, base)
     sizes = {CONTROL: (5, 0), SEEDS: (0, 7), UNIFORM: (0, 7)}  # of runs and of their mean

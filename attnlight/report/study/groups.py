@@ -20,25 +20,15 @@ _MAX_NAMED = 5  # unfinished runs listed by name; the others are counted
 
 
 class Spec(NamedTuple):
-    """Two groups to compare.
+    """Two groups to compare."""
 
-    Attributes:
-        question: Key of the sentences that report the difference; `TABLE`: it is in a table only.
-        group: Name of the first group.
-        runs: Its finished runs.
-        against: Name of the second group.
-        against_runs: Its finished runs.
-        measure: The measure.
-        subject: The attention term or the guided model that the sentence names.
-    """
-
-    question: str
-    group: str
-    runs: Runs
-    against: str
-    against_runs: Runs
+    question: str  # key of the sentences that report the difference; `TABLE`: it is in a table only
+    group: str  # name of the first group
+    runs: Runs  # its finished runs
+    against: str  # name of the second group
+    against_runs: Runs  # its finished runs
     measure: str
-    subject: str = ""
+    subject: str = ""  # the attention term or the guided model that the sentence names
 
 
 def specs(study: Study) -> Iterator[Spec]:

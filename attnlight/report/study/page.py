@@ -28,9 +28,7 @@ _COMPARED += ["group_models", "against_models", "outcome"]
 def write_study(folder: Path, output: Path | None = None) -> list[Path]:
     """Write the report of a study from its `study.json` and `study.parquet`.
 
-    Args:
-        folder: The study's folder.
-        output: Where to write; None: the folder's own `report`.
+    Without `output` it goes to the folder's own `report`.
 
     Returns:
         The files, the page first.

@@ -26,22 +26,14 @@ _MAX_TICKS = 3  # powers of ten between the smallest positive lambda and the lar
 
 
 class Series(NamedTuple):
-    """Groups of runs that share a colour.
+    """Groups of runs that share a colour."""
 
-    Attributes:
-        estimates: Estimates of the study.
-        name: Their name in the legend.
-        color: Their colour.
-        marker: Their marker.
-        groups: The runs of each group, G in all.
-        lambdas: Lambda of each group, (G,); empty unless the groups are adversaries by lambda.
-    """
-
-    estimates: Estimates
-    name: str
-    color: str
-    marker: str
-    groups: Sequence[Runs]
+    estimates: Estimates  # estimates of the study
+    name: str  # their name in the legend
+    color: str  # their colour
+    marker: str  # their marker
+    groups: Sequence[Runs]  # the runs of each group, G in all
+    # Lambda of each group, (G,); empty unless the groups are adversaries by lambda.
     lambdas: Sequence[float] = ()
 
     def means(self, x: str, y: str) -> NDArray[np.float64]:
@@ -59,13 +51,8 @@ class Series(NamedTuple):
     ) -> None:
         """Draw a marker for each run, a cross if it collapsed, and a line through group means.
 
-        Args:
-            axes: The axes.
-            x: The measure on the x axis, or `lam`.
-            y: The measure on the y axis.
-            run: Size of a run's marker; 0 draws none.
-            mean: Size of a mean's marker; 0 draws none.
-            names: Labels of runs and means; by default the larger markers have the series' name.
+        `x` may be `lam`. `run` and `mean` are the sizes of markers; 0 draws none. `names` are the
+        labels of runs and means; by default the larger markers have the series' name.
         """
         names = names or (("", self.name) if mean else (self.name, ""))
         all_runs = pd.concat(list(self.groups))
@@ -115,12 +102,8 @@ def panels(
 ) -> Iterator[tuple[Figure, list[Axes]]]:
     """Panels of one figure, with grid lines and one legend for all of them.
 
-    Args:
-        height: Height of the figure in inches.
-        rows: Rows of panels.
-        columns: Columns of panels.
-        names: Columns of the legend; collapsed runs come last.
-        shared: Further arguments of `Figure.subplots`.
+    The height is in inches; the legend has `names` columns, in which collapsed runs come last;
+    `shared` are further arguments of `Figure.subplots`.
     """
     with canvas(height) as figure:
         all_axes = list(figure.subplots(rows, columns, squeeze=False, **shared).flat)

@@ -23,23 +23,14 @@ _GAP = (0.35, 0.6)  # mean JS above that of imitation and below that of a diverg
 
 
 class Line(NamedTuple):
-    """A row of a table.
+    """A row of a table."""
 
-    Attributes:
-        labels: Its first cells, which name it.
-        runs: The runs whose means it shows.
-        group: Name of these runs in comparisons.
-        against: In a row of differences the group that is subtracted; else empty.
-        subject: Subject of the comparison.
-        cells: Text of the columns that are not measures of the runs.
-    """
-
-    labels: Sequence[str]
-    runs: Runs
-    group: str = ""
-    against: str = ""
-    subject: str = ""
-    cells: Mapping[str, str] = {}
+    labels: Sequence[str]  # its first cells, which name it
+    runs: Runs  # the runs whose means it shows
+    group: str = ""  # name of these runs in comparisons
+    against: str = ""  # in a row of differences the group that is subtracted; else empty
+    subject: str = ""  # subject of the comparison
+    cells: Mapping[str, str] = {}  # text of the columns that are not measures of the runs
 
 
 def study_tables(estimates: Estimates) -> dict[str, Table]:

@@ -10,9 +10,7 @@ from attnlight.storage.files import read_yaml
 def text(*names: str, **fields: object) -> str:
     """A text with its fields filled in.
 
-    Args:
-        names: Its keys in the file, outermost first.
-        fields: Values of its fields in braces; `{Name}` is the field `name` with a capital.
+    `names` are its keys in the file, outermost first; `{Name}` is the field `name` with a capital.
     """
     entry: Any = texts()
     for name in names:

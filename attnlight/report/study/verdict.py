@@ -11,12 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from attnlight.figures.tables import number
-from attnlight.report.study import groups
-from attnlight.report.study.changepoints import (
-    changepoint_sentence,
-    find_changepoint,
-    find_changepoints,
-)
+from attnlight.report.study import changepoints, groups
 from attnlight.report.study.estimates import JS, NLL_BASE, TAU, Estimate, Estimates
 from attnlight.report.study.frame import Study
 from attnlight.report.study.groups import BEST, CONTROL, IMITATION, SEEDS, TABLE, Spec
@@ -31,21 +26,15 @@ BASELINES = {SEEDS: "seed variance", IMITATION: "imitation alone"}
 
 
 class Comparison(NamedTuple):
-    """A comparison with its outcome.
+    """A comparison with its outcome."""
 
-    Attributes:
-        spec: The two groups.
-        estimate: Their difference with its interval.
-        sides: The estimates of both groups.
-        outcome: The difference is `above` or `below` 0 or `not shown`, or a side has `too few`
-            models or `no runs`.
-        fields: Fields of its sentence in `texts.yaml`; empty if it is in a table only.
-    """
-
-    spec: Spec
-    estimate: Estimate
-    sides: tuple[Estimate, Estimate]
+    spec: Spec  # the two groups
+    estimate: Estimate  # their difference with its interval
+    sides: tuple[Estimate, Estimate]  # the estimates of both groups
+    # The difference is `above` or `below` 0 or `not shown`, or a side has `too few` models or `no
+    # runs`.
     outcome: str
+    # Fields of its sentence in `texts.yaml`; empty if it is in a table only.
     fields: dict[str, object]
 
     def sentence(self, **more: str) -> str:
@@ -111,10 +100,10 @@ def verdicts(
     }
     if study.losses:
         no_adversary = [text("answers", "no_adversary")]
-        changepoints = find_changepoints(estimates, base, each_term=False)
+        bends = changepoints.find_changepoints(estimates, base, each_term=False)
         answers["lost"] = [*_lost(compared["lost"])] or no_adversary
         answers["collapsed"] = _collapsed(study)
-        answers["safe"] = [*map(changepoint_sentence, changepoints)] or no_adversary
+        answers["safe"] = [*map(changepoints.changepoint_sentence, bends)] or no_adversary
         answers["ranked"] = _ranked(estimates, compared["ranked"])
     by_question = {text("questions", name): list(sentences) for name, sentences in answers.items()}
     for context in groups.guides(study):
@@ -210,7 +199,7 @@ def _ranked(estimates: Estimates, comparisons: Sequence[Comparison]) -> Iterator
         return
     yield f"Tau of attention with the base's: {', '.join(defined)}."
     yield from (c.sentence() for c in comparisons)
-    changepoint = find_changepoint(estimates, estimates.study.bases[0], NLL_BASE)
-    if changepoint.sides:
-        up_to, after = (estimates.estimate(runs, TAU).signed for runs in changepoint.sides)
-        yield f"Up to the {changepoint.shape} of the loss tau is {up_to}, beyond it {after}."
+    bend = changepoints.find_changepoint(estimates, estimates.study.bases[0], NLL_BASE)
+    if bend.sides:
+        up_to, after = (estimates.estimate(runs, TAU).signed for runs in bend.sides)
+        yield f"Up to the {bend.shape} of the loss tau is {up_to}, beyond it {after}."
