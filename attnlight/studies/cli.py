@@ -9,9 +9,9 @@ from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
 from attnlight.studies.estimate import estimate
 from attnlight.studies.job import study_folders
-from attnlight.studies.plan import ROLES, PlannedRun
+from attnlight.studies.plan import ROLES, PlannedRun, selected_runs
 from attnlight.studies.process_executor import ProcessExecutor
-from attnlight.studies.scheduling import run_study, selected_runs
+from attnlight.studies.scheduling import run_study
 from attnlight.studies.slurm_executor import SlurmExecutor, slurm_parameters
 from attnlight.studies.state import StudyFolder
 
@@ -30,10 +30,10 @@ the input is invalid, 3 runs wait for those of another shard or role, 130 and 14
 SIGTERM."""
 
 
-def parser() -> VerbParser:
-    """The arguments of the command."""
-    arguments = VerbParser("study", description=DESCRIPTION, epilog=EPILOG)
-    add, checkpoints = arguments.add_argument, Path("checkpoints")
+def main(argv: list[str]) -> int:
+    """Run a study, or list its plan; return the exit status, see `EPILOG`."""
+    parser = VerbParser("study", description=DESCRIPTION, epilog=EPILOG)
+    add, checkpoints = parser.add_argument, Path("checkpoints")
     what = "a study file, or the name of a shipped one, such as planted"
     add("file", metavar="FILE", type=Path, help=what)
     add("--root", metavar="DIR", type=Path, default=checkpoints, help="folder of all runs")
@@ -47,12 +47,7 @@ def parser() -> VerbParser:
     add("--slurm", metavar="KEY=VALUE", nargs="+", help=what)
     what = f"run only these roles: {', '.join(ROLES)}"
     add("--only", metavar="ROLE,...", default="", help=what)
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    """Run a study, or list its plan; return the exit status, see `EPILOG`."""
-    options = parser().parse_args(argv)
+    options = parser.parse_args(argv)
     name, part = options.name or options.file.stem, re.fullmatch(r"(\d+)/(\d+)", options.shard)
     roles = [role for role in options.only.split(",") if role] or ROLES
     unknown = [role for role in roles if role not in ROLES]
@@ -76,7 +71,9 @@ def main(argv: list[str]) -> int:
         if options.dry_run:
             status = 0
             for number, folder in enumerate(study_folders(options.file, options.root, name)):
-                table, failed = _table(folder, selected_runs(folder, roles, shard), executor)
+                table, failed = _table(
+                    folder, selected_runs([*folder.runs.values()], roles, shard), executor
+                )
                 print("\n" * bool(number) + table, flush=True)  # the next one may take minutes
                 status = max(status, int(failed))
             return status

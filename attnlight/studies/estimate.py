@@ -37,18 +37,13 @@ _OMITTED = "omitted_seconds"
 
 @dataclass
 class Estimate:
-    """How long the runs of a study take.
+    """How long the runs of a study take."""
 
-    Attributes:
-        seconds: Of one run, by role.
-        timed: The roles of which a few batches were timed: an upper bound, for all epochs. Of the
-            others it is the median of finished runs.
-        reasons: Why a role has no estimate.
-    """
-
-    seconds: dict[str, float]
+    seconds: dict[str, float]  # of one run, by role
+    # The roles of which a few batches were timed: an upper bound, for all epochs. Of the others it
+    # is the median of finished runs.
     timed: list[str] = field(default_factory=list)
-    reasons: dict[str, str] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)  # why a role has no estimate
 
     def words(self, runs: Sequence[PlannedRun]) -> str:
         """How long runs take one after the other, in words."""

@@ -16,40 +16,27 @@ _WITHOUT_PRIOR = ("uniform", "learned")  # guides that exclude the context `quer
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One run.
+    """One run."""
 
-    Attributes:
-        name: Name of the run and of its folder.
-        role: One of `ROLES`.
-        seed: Seed of the run.
-        base: The run of its base; None for a base, and for models that are trained like one.
-        guide: Source of a guided model's attention, None for other roles. `adversary` is the one
-            selected on validation once all are trained.
-        guide_run: The run of that attention, if the plan determines it.
-        term: Attention term of an adversary.
-        lambda_: Weight of that term.
-        head: The only uniform head.
-        context: Context of a guided tagger, see `GuidedVariant`, or `query_key`.
-        removals: Steps that remove words from its corpus: run that scored it, method, and share.
-        scored: Methods by which the run scores the words of all splits of its corpus.
-        needs: The runs that must be done before.
-        options: Options of `fit` beyond the experiment.
-    """
-
-    name: str
-    role: str
-    seed: int
+    name: str  # name of the run and of its folder
+    role: str  # one of `ROLES`
+    seed: int  # seed of the run
+    # The run of its base; None for a base, and for models that are trained like one.
     base: str | None = None
+    # Source of a guided model's attention, None for other roles. `adversary` is the one selected on
+    # validation once all are trained.
     guide: str | None = None
-    guide_run: str | None = None
-    term: str | None = None
-    lambda_: float | None = None
-    head: int | None = None
-    context: str | None = None
+    guide_run: str | None = None  # the run of that attention, if the plan determines it
+    term: str | None = None  # attention term of an adversary
+    lambda_: float | None = None  # weight of that term
+    head: int | None = None  # the only uniform head
+    context: str | None = None  # context of a guided tagger, see `GuidedVariant`, or `query_key`
+    # Steps that remove words from its corpus: run that scored it, method, and share.
     removals: tuple[tuple[str, str, float], ...] = ()
+    # Methods by which the run scores the words of all splits of its corpus.
     scored: tuple[str, ...] = ()
-    needs: tuple[str, ...] = ()
-    options: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()  # the runs that must be done before
+    options: tuple[str, ...] = ()  # options of `fit` beyond the experiment
 
 
 def plan(study: Study) -> list[PlannedRun]:
@@ -114,10 +101,16 @@ def _without_words(study: Study) -> Iterator[PlannedRun]:
             scorer = name if roar.recursive else scorer
 
 
-def shard_runs(runs: Sequence[PlannedRun], shard: int, shards: int) -> list[PlannedRun]:
-    """The runs of a shard, from 1: all bases are in the first, the others are dealt in turn."""
-    bases = [run for run in runs if run.role == "base" and shard == 1]
-    return [*bases, *[run for run in runs if run.role != "base"][shard - 1 :: shards]]
+def selected_runs(
+    runs: Sequence[PlannedRun], roles: Iterable[str], shard: tuple[int, int]
+) -> list[PlannedRun]:
+    """The runs that have one of some roles and belong to a shard, the I-th of N from 1.
+
+    All bases are in the first shard, the others are dealt in turn.
+    """
+    bases = [run for run in runs if run.role == "base" and shard[0] == 1]
+    dealt = [run for run in runs if run.role != "base"][shard[0] - 1 :: shard[1]]
+    return [run for run in (*bases, *dealt) if run.role in roles]
 
 
 def digests(study: Study, runs: Iterable[PlannedRun]) -> dict[str, str]:

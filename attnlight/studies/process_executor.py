@@ -24,10 +24,8 @@ class ProcessExecutor(ThreadPoolExecutor):
 
     A call's result is the exit status of its process, negative if a signal ended it. The GPUs that
     this process sees are divided among the processes by `CUDA_VISIBLE_DEVICES`, and so are the
-    CPU's cores.
-
-    Args:
-        jobs: Number of concurrent processes; None: one for each GPU, or else for each core.
+    CPU's cores. `jobs` is the number of concurrent processes; None: one for each GPU, or else for
+    each core.
     """
 
     def __init__(self, jobs: int | None = None) -> None:

@@ -14,7 +14,7 @@ from attnlight.errors import one_line
 from attnlight.storage.foreign_classes import TRUST, trusting
 from attnlight.studies.collect import JSON, collect
 from attnlight.studies.job import Job, is_done, last_line, perform, study_folders
-from attnlight.studies.plan import ROLES, PlannedRun, shard_runs
+from attnlight.studies.plan import ROLES, PlannedRun, selected_runs
 from attnlight.studies.process_executor import ProcessExecutor
 from attnlight.studies.state import StudyFolder, exclusive, join_plan
 
@@ -76,19 +76,12 @@ def run_study(
             stack.callback(executor.shutdown, cancel_futures=True)
         schedules = []
         for folder in folders:
-            runs = selected_runs(folder, roles, shard)
+            runs = selected_runs([*folder.runs.values()], roles, shard)
             job = Job(str(file), str(root), name, folder.study.condition, "", str(Path.cwd()), {})
             schedules.append(_Schedule(folder, runs, job, executor))
         _work(schedules)
     _compare(folders, root / name)
     return {schedule.folder.path: schedule.outcome for schedule in schedules}
-
-
-def selected_runs(
-    folder: StudyFolder, roles: Iterable[str], shard: tuple[int, int]
-) -> list[PlannedRun]:
-    """The runs of a study that have one of some roles and belong to a shard, the I-th of N."""
-    return [run for run in shard_runs([*folder.runs.values()], *shard) if run.role in roles]
 
 
 def _work(schedules: Sequence[_Schedule]) -> None:

@@ -17,17 +17,11 @@ Measures = dict[str, Any]  # numbers, None where undefined, or a list with one p
 
 @dataclass(frozen=True)
 class Selection:
-    """The chosen weight of one attention term.
+    """The chosen weight of one attention term."""
 
-    Attributes:
-        lambda_: The weight.
-        runs: The adversaries of this weight by seed.
-        reached: Whether the mean validation JS is at least 0.4; if not, it is the maximum.
-    """
-
-    lambda_: float
-    runs: Mapping[int, str]
-    reached: bool
+    lambda_: float  # the weight
+    runs: Mapping[int, str]  # the adversaries of this weight by seed
+    reached: bool  # whether the mean validation JS is at least 0.4; if not, it is the maximum
 
     def guide_run(self, seed: int) -> str:
         """The adversary that guides a run: that of its seed, or else the first."""

@@ -41,10 +41,9 @@ class Group(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestedGroup(Configured):
+class TestedGroup(Group):
     """Runs of one role, one for each seed, and tests for them only."""
 
-    seeds: Seeds = ()
     tests: tuple[Path, ...] = ()
 
 
@@ -128,23 +127,17 @@ class StudyFile(Configured):
 
 @dataclass(frozen=True)
 class Experiment:
-    """What a study must know of its experiment.
+    """What a study must know of its experiment."""
 
-    Attributes:
-        content: Content of the experiment file, with the files that it names as `model` and `data`
-            inserted.
-        corpus: Name of the corpus: the stem of its file, or else its class.
-        problem: The problem of the model.
-        foreign: Whether the model has a custom network or problem, which a checkpoint imports only
-            if its `fit.yaml` is beside it.
-        target: The corpus's target if instances are parts of texts: the last in the options of the
-            base, or else that of the corpus's file. None if instances are texts.
-    """
-
+    # Content of the experiment file, with the files that it names as `model` and `data` inserted.
     content: Mapping[str, Any]
-    corpus: str
-    problem: type[Problem]
+    corpus: str  # name of the corpus: the stem of its file, or else its class
+    problem: type[Problem]  # the problem of the model
+    # Whether the model has a custom network or problem, which a checkpoint imports only if its
+    # `fit.yaml` is beside it.
     foreign: bool
+    # The corpus's target if instances are parts of texts: the last in the options of the base, or
+    # else that of the corpus's file. None if instances are texts.
     target: str | None
 
     @property
@@ -155,22 +148,16 @@ class Experiment:
 
 @dataclass(frozen=True, kw_only=True)
 class Study(StudyFile):
-    """A study file, or one of its conditions; options of a group begin with those of all runs.
+    """A study file, or one of its conditions; options of a group begin with those of all runs."""
 
-    Attributes:
-        condition: Name of the condition; None if the file has none.
-        setup: The content of `experiment` and what follows from it.
-    """
-
-    condition: str | None
-    setup: Experiment
+    condition: str | None  # name of the condition; None if the file has none
+    setup: Experiment  # the content of `experiment` and what follows from it
 
 
 def read_studies(path: Path) -> tuple[Study, ...]:
     """The study of a study file, or one for each of its conditions.
 
-    Args:
-        path: The file, to which paths in it are relative, or the name of a shipped one.
+    `path` is that of the file, to which paths in it are relative, or the name of a shipped one.
 
     Raises:
         InputError: The file is missing or not YAML, names a missing file, has an unknown key, or a

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from attnlight.studies.argv import evaluation_commands, fit_command
-from attnlight.studies.plan import PlannedRun, digests, plan, shard_runs
+from attnlight.studies.plan import ROLES, PlannedRun, digests, plan, selected_runs
 from attnlight.studies.spec import read_studies
 from tests.commands import CONFIGS
 from tests.studies.conftest import ALL_ROLES, MINIMAL, TAGGER, Lab
@@ -111,7 +111,7 @@ RUNS = [PlannedRun(f"{role}-{i}", role, i) for role in ("base", "seed", "guide")
 @given(st.integers(1, 9), st.integers(0, 18), st.integers(1, 12))
 def test_shards_are_a_partition(bases: int, others: int, shards: int) -> None:
     runs = [*RUNS[:bases], *RUNS[9 : 9 + others]]
-    parts = [shard_runs(runs, shard, shards) for shard in range(1, shards + 1)]
+    parts = [selected_runs(runs, ROLES, (shard, shards)) for shard in range(1, shards + 1)]
     assert Counter(run.name for part in parts for run in part) == Counter(r.name for r in runs)
     assert parts[0][:bases] == runs[:bases], "the bases come first, from the first shard"
     sizes = [sum(run.role != "base" for run in part) for part in parts]
