@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from attnlight.attribution import build_attributions
-from attnlight.batch import HasScope, TextBatch
+from attnlight.batch import HasScope
 from attnlight.data.digests import digests
 from attnlight.data.progress import progress
 from attnlight.data.rows import read_rows
@@ -134,11 +134,14 @@ def _explanations(
         at = places[text]
         query = rows[text].get("query")
         surface = reader.raw.surface(rows[text]["text"], query, items=True)
-        apart = query is None or not reader.raw.reads_joined([query])
+        shown = query if query is None or not reader.raw.reads_joined([query]) else None
         # A text without a token is one item.
         forms = surface.forms if surface.text else [rows[text]["text"]] * len(surface.forms)
         tokens = (at - (real[text].sum() - len(forms))).tolist()
         position = int(output.rows[number, 1])
+        if batch.target is not None:  # the words of a translation before this one
+            before = batch.target[text, :position].tolist()
+            shown = " ".join(["…", *(classes[place] for place in before)])
 
         def named(values: Tensor, number: int = number) -> dict[str, float]:
             """The allowed classes with their values, (C,)."""
@@ -148,7 +151,7 @@ def _explanations(
         found.append(
             Explanation(
                 text=surface.text or rows[text]["text"],  # what `spans` are of
-                query=_words_before(batch, classes, text, position) or (query if apart else None),
+                query=shown,
                 items=[forms[place] for place in tokens],
                 item=(at == position).nonzero().flatten().tolist()[0]
                 if reader.problem.tags and of_items and (at == position).any()
@@ -182,14 +185,6 @@ def _explanations(
             )
         )
     return found
-
-
-def _words_before(batch: TextBatch, classes: Sequence[str], text: int, position: int) -> str | None:
-    """The words of a translation before one of them; None where rows are no words of translations."""
-    if batch.target is None:
-        return None
-    before = batch.target[text, :position].tolist()
-    return " ".join(["…", *(classes[number] for number in before)])
 
 
 def smallest_flip_sets(readout: Readout) -> tuple[Tensor, Tensor, bool]:

@@ -66,13 +66,8 @@ def record_tests(
 ) -> None:
     """Write the record of each test into `records/test` of a folder, as `attnlight test` does.
 
-    Args:
-        tests: The tests.
-        model: The network.
-        batches: The texts; no dataset index may occur twice.
-        texts: The same texts, which give their words.
-        owner: The task or the `TrainedModel`, whose classes and hyperparameters tests may ask for.
-        folder: The folder.
+    No dataset index may occur twice in the batches; `texts` are the same texts and give their
+    words. Tests may ask for classes and hyperparameters of the `owner`, a task or a `TrainedModel`.
     """
     with evaluating(model) as device, torch.backends.cudnn.flags(allow_tf32=False):
         around = Surroundings(

@@ -24,14 +24,8 @@ requests, and is opened only from a terminal."""
 def main(argv: list[str]) -> int:
     """Write the page, print its path, and open it if this is a terminal."""
     parser = VerbParser("browse", description=DESCRIPTION, epilog=EPILOG)
-    add = parser.add_argument
-    add(
-        "runs",
-        metavar="RUN",
-        nargs="+",
-        type=Path,
-        help="checkpoints/<experiment>/<run>, at most two",
-    )
+    add, places = parser.add_argument, "checkpoints/<experiment>/<run>, at most two"
+    add("runs", metavar="RUN", nargs="+", type=Path, help=places)
     add("--output", metavar="FILE", type=Path, help="write the page here")
     options = parser.parse_args(argv)
     from attnlight.report.run import trained_run

@@ -31,9 +31,8 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--section", action="store_true", help="print the section, write no file")
     options = parser.parse_args(argv)
     run = options.run
-    verdicts = sorted(
-        run.glob("report/verdict*.json"), key=lambda path: path.stem
-    )  # its own corpus first
+    # That of its own corpus first.
+    verdicts = sorted(run.glob("report/verdict*.json"), key=lambda path: path.stem)
     if not verdicts:
         require_run_or_tested(run)
         raise InputError(

@@ -84,30 +84,21 @@ class _FileSection(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Composition:
-    """The result of `compose`.
-
-    Attributes:
-        config: The configuration.
-        files: The configuration files that it was composed from, without the default.
-        options: The remaining arguments, which the parser applies to it.
-        tests: Whether it has an interpretability test.
-        corpus: Stem of the file that `data` was read from; None if it was not a separate file.
-    """
+    """The result of `compose`."""
 
     config: Config
-    files: list[str]
-    options: list[str]
-    tests: bool
+    files: list[str]  # the configuration files that it was composed from, without the default
+    options: list[str]  # the remaining arguments, which the parser applies to it
+    tests: bool  # whether it has an interpretability test
+    # Stem of the file that `data` was read from; None if it was not a separate file.
     corpus: str | None
 
 
 def compose(verb: str, arguments: Sequence[str], keys: Collection[str]) -> Composition:
     """Merge the configuration files of a command and the options that replace sections.
 
-    Args:
-        verb: `fit`, `validate`, `test` or `predict`.
-        arguments: The arguments after it.
-        keys: The keys that a configuration may have, dotted (`trainer.max_epochs`).
+    `arguments` are those after the verb; `keys` are those that a configuration may have, dotted
+    (`trainer.max_epochs`).
 
     Raises:
         InputError: A file is missing or not a configuration, or names a key or class that does not

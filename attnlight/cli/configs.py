@@ -9,9 +9,8 @@ from attnlight.storage.shipped import shipped_configs
 
 def main(argv: Sequence[str]) -> int:
     """List the shipped configuration files, or print those of one name."""
-    parser = VerbParser(
-        "configs", description="List the shipped configuration files, or print one."
-    )
+    what = "List the shipped configuration files, or print one."
+    parser = VerbParser("configs", description=what)
     parser.add_argument("name", metavar="NAME", nargs="?", help="such as experiments/sst_bilstm")
     name, shipped = parser.parse_args(argv).name, shipped_configs()
     if name is None:

@@ -16,9 +16,8 @@ _NAME = re.compile(r"[\w.-]+")
 
 def main(argv: Sequence[str]) -> int:
     """Print versions, devices, the cache and the variables that attnlight reads."""
-    VerbParser("env", description="Print versions, devices, the cache and variables.").parse_args(
-        argv
-    )
+    what = "Print versions, devices, the cache and variables."
+    VerbParser("env", description=what).parse_args(argv)
     import torch
 
     print(f"attnlight {__version__}, Python {platform.python_version()}, {platform.platform()}")

@@ -70,10 +70,9 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(list(map(asdict, found)), indent=1))
     elif options.html is not None:
-        rows = zip(
-            texts, queries or [None] * len(texts), candidates or [None] * len(texts), strict=True
-        )
-        write_text(options.html, _page(options.run, [*rows], methods, found[0].verdict))
+        nothing = [None] * len(texts)
+        rows = [*zip(texts, queries or nothing, candidates or nothing, strict=True)]
+        write_text(options.html, _page(options.run, rows, methods, found[0].verdict))
         print(options.html)
     else:
         print(on_terminal(found))

@@ -11,17 +11,8 @@ import numpy as np
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from attnlight.cli import export_formats as formats
 from attnlight.cli.arguments import VerbParser
-from attnlight.cli.export_formats import (
-    FORMATS,
-    OF_TEXTS,
-    captum_record,
-    eraser_record,
-    explained_rows,
-    marked_share,
-    scored_record,
-    thermostat_table,
-)
 from attnlight.errors import InputError, did_you_mean
 from attnlight.records import kept_scores, read_metadata, record_columns
 from attnlight.storage.files import read_yaml, replacing, require_no_links_out
@@ -57,21 +48,18 @@ def main(argv: list[str]) -> int:
     parser = VerbParser("export", description=DESCRIPTION, epilog=EPILOG)
     add = parser.add_argument
     add("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
-    add("--format", choices=FORMATS, default="jsonl", help="the format (default: jsonl)")
+    add("--format", choices=formats.FORMATS, default="jsonl", help="the format (default: jsonl)")
     add("--record", metavar="NAME", help="record with scores (default: the first that has some)")
     add("--method", action="append", metavar="NAME", help="this method alone; may be repeated")
-    add(
-        "--share",
-        type=float,
-        help="eraser: share of the items that are hard predictions, rounded up (default: the record's mean "
-        "share of marked items, where there are any)",
+    what = (
+        "eraser: share of the items that are hard predictions, rounded up (default: the record's "
     )
-    add(
-        "--ids",
-        metavar="COLUMN",
-        help="eraser, jsonl: column of the corpus with the ids of documents (default: the number of the row); "
-        "where they are not unique, annotation ids have the number of the row added",
+    add("--share", type=float, help=f"{what}mean share of marked items, where there are any)")
+    what = (
+        "eraser, jsonl: column of the corpus with the ids of documents (default: the number of the "
     )
+    what += "row); where they are not unique, annotation ids have the number of the row added"
+    add("--ids", metavar="COLUMN", help=what)
     folders = "folder in RUN/records (default: test); val, or test-CORPUS of another corpus"
     add("--records", metavar="FOLDER", default="test", help=folders)
     add("--data", metavar="FILE", help="corpus of --ids, if it is not the one of RUN/fit.yaml")
@@ -85,7 +73,7 @@ def main(argv: list[str]) -> int:
         )
     require_no_links_out(run)
     folder, form = run / "records" / options.records, options.format
-    path = scored_record(folder, form)
+    path = formats.scored_record(folder, form)
     if options.record is not None:
         path = folder / f"{Path(options.record).name}.parquet"
     methods = _methods(path, form, options.method)
@@ -103,12 +91,12 @@ def main(argv: list[str]) -> int:
     for file, names in files.items():
         with replacing(target / file) as temporary:
             if form == "thermostat":
-                pq.write_table(thermostat_table(explained_rows(path, names), *names), temporary)
+                rows = formats.explained_rows(path, names)
+                pq.write_table(formats.thermostat_table(rows, *names), temporary)
             else:
-                lines = [
-                    f"{json.dumps(record)}\n" for record in _records(form, path, names, ids, share)
-                ]
-                temporary.write_text("".join(lines), encoding="utf-8")
+                records = _records(form, path, names, ids, share)
+                lines = "".join(f"{json.dumps(record)}\n" for record in records)
+                temporary.write_text(lines, encoding="utf-8")
     print(f"Scores of {', '.join(methods)} from {path}")
     print(target if len(files) > 1 else target / file)
     return 0
@@ -117,7 +105,8 @@ def main(argv: list[str]) -> int:
 def _methods(path: Path, form: str, chosen: Sequence[str] | None) -> list[str]:
     """The methods to export from a record: the chosen ones, or all."""
     kept, columns = kept_scores(path), record_columns(path)
-    needed = {"captum": OF_TEXTS, "thermostat": OF_TEXTS, "eraser": OF_TEXTS[:1]}.get(form, ())
+    texts = formats.OF_TEXTS
+    needed = {"captum": texts, "thermostat": texts, "eraser": texts[:1]}.get(form, ())
     if lacking := [name for name in needed if name not in columns]:
         raise InputError(
             f"{path} has no column {lacking[0]}, which --format {form} needs: export the record of "
@@ -140,8 +129,8 @@ def _records(
     unique = ids is None or len(set(ids.tolist())) == len(ids)
     of_sentences = read_metadata(path).get("items") == "sentences"
     if form == "eraser":
-        share = share or marked_share(path, methods[0])
-    for row in explained_rows(path, methods):
+        share = share or formats.marked_share(path, methods[0])
+    for row in formats.explained_rows(path, methods):
         index = row["index"]
         if ids is not None and index >= len(ids):
             raise InputError(f"{path} has row {index}, but the corpus of --ids {len(ids):,} rows.")
@@ -149,14 +138,15 @@ def _records(
         if form == "jsonl":
             yield {"id": document, **row}
         elif form == "captum":
-            yield captum_record(row, methods[0])
+            yield formats.captum_record(row, methods[0])
         elif row["position"]:
             raise InputError(
                 f"{path} explains tokens; ERASER's format has one explanation for each text."
             )
         else:
             annotation = document if unique else f"{document}:{index}"
-            yield eraser_record(row, methods[0], share or 1.0, of_sentences, document, annotation)
+            names = document, annotation
+            yield formats.eraser_record(row, methods[0], share or 1.0, of_sentences, *names)
 
 
 def document_ids(file: Path, stage: str, column: str) -> NDArray[np.str_]:

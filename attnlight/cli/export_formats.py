@@ -1,25 +1,14 @@
 """Attribution scores of a record in the formats of other packages."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from attnlight.errors import InputError
-from attnlight.records import (
-    KEY,
-    SCORES,
-    TEXTS,
-    read_metadata,
-    read_rows,
-    record_columns,
-)
-
-if TYPE_CHECKING:
-    import pyarrow as pa
+from attnlight.records import KEY, SCORES, TEXTS, read_metadata, read_rows, record_columns
 
 FORMATS = ("jsonl", "captum", "thermostat", "eraser")
 OF_TEXTS = ("probabilities", "label", "tokens", "items")  # columns that captum and Thermostat need
@@ -88,7 +77,6 @@ def captum_record(row: Row, method: str) -> dict[str, Any]:
 
 def thermostat_table(rows: Iterable[Row], method: str) -> pa.Table:
     """The columns of Thermostat, with `position`, and tokens for `input_ids`; its schema has the classes."""
-    import pyarrow as pa
     from datasets import ClassLabel, Features, Sequence, Value
 
     found = [

@@ -67,6 +67,14 @@ _WARNINGS = (
     r".*smaller than the logging interval",
     r".*module\(s\) in eval mode at the start of training",  # those of a frozen model
 )
+_OPTIONS = {
+    "experiment": "folder of the experiment (default: stem of the last config outside tests/, or of the "
+    "data file)",
+    "run": "folder of the run (default: the seed and a short hash of the configuration)",
+    "overwrite": "fit: replace an existing run; validate, test: replace records of other settings",
+    "corpus": "name, in records, of a corpus other than that of training (default: stem of its data "
+    "file, or last part of its path)",
+}
 # Begin lines of Lightning's log: an advertisement, devices that are absent, what another line says.
 _LINES = ("💡 Tip", "GPU available: False", "TPU available: False", "Restoring states from")
 
@@ -74,9 +82,8 @@ _LINES = ("💡 Tip", "GPU available: False", "TPU available: False", "Restoring
 class AttnlightCLI(LightningCLI):
     """`fit`, `validate`, `test` and `predict` on one run folder.
 
-    Args:
-        stack: Closed when the verb ends; holds the folder's lock.
-        arguments: Arguments of `LightningCLI`.
+    `stack` holds the folder's lock, and is closed when the verb ends; others are those of
+    `LightningCLI`.
     """
 
     def __init__(self, stack: ExitStack, *arguments: Any, **options: Any) -> None:  # noqa: ANN401
@@ -93,28 +100,9 @@ class AttnlightCLI(LightningCLI):
     @override
     def add_arguments_to_parser(self, parser: LightningArgumentParser) -> None:
         parser.add_argument("--root", type=str, default="checkpoints", help="folder of all runs")
-        parser.add_argument(
-            "--experiment",
-            type=str | None,
-            help="folder of the experiment (default: stem of the last config outside tests/, or of the "
-            "data file)",
-        )
-        parser.add_argument(
-            "--run",
-            type=str | None,
-            help="folder of the run (default: the seed and a short hash of the configuration)",
-        )
-        parser.add_argument(
-            "--overwrite",
-            action="store_true",
-            help="fit: replace an existing run; validate, test: replace records of other settings",
-        )
-        parser.add_argument(
-            "--corpus",
-            type=str | None,
-            help="name, in records, of a corpus other than that of training (default: stem of "
-            "its data file, or last part of its path)",
-        )
+        flags = {"overwrite": {"action": "store_true"}}
+        for name, what in _OPTIONS.items():
+            parser.add_argument(f"--{name}", help=what, **flags.get(name, {"type": str | None}))
         for action in parser._actions:
             # The unions that typing keeps may name float first: 1 would be 1.0, which is all batches.
             if action.dest.startswith("trainer.limit_"):
@@ -299,13 +287,8 @@ class AttnlightCLI(LightningCLI):
                 callback.config = plain[verb]
         if verb == "fit" and not self._new:
             dump = self._parser(verb).dump(plain[verb], skip_unset=False, skip_validation=True)
-            require_same_training(
-                Path(config.ckpt_path),
-                yaml.safe_load(dump),
-                self.model.hparams,
-                self._data,
-                self.trainer.world_size,
-            )
+            now = yaml.safe_load(dump), self.model.hparams, self._data, self.trainer.world_size
+            require_same_training(Path(config.ckpt_path), *now)
         if self._pretrained is not None:
             self.model.model.require_trained()
             if is_rank_zero():
@@ -337,9 +320,8 @@ class AttnlightCLI(LightningCLI):
     def instantiate_trainer(self, **kwargs: object) -> pl.Trainer:
         options = self.config[self.subcommand].trainer
         try:
-            trainer = super().instantiate_trainer(
-                default_root_dir=str(self.current_run.folder), **kwargs
-            )
+            place = str(self.current_run.folder)
+            trainer = super().instantiate_trainer(default_root_dir=place, **kwargs)
         except (MisconfigurationException, ValueError, TypeError, ImportError) as error:
             reason = one_line(error).rstrip("!")
             raise InputError(
@@ -350,9 +332,8 @@ class AttnlightCLI(LightningCLI):
         extra |= {"validate": SummaryTable, "test": SummaryTable}
         attached = trainer.callbacks  # type: ignore[attr-defined]
         attached.extend(kind() for verb, kind in extra.items() if verb == self.subcommand)
-        unwanted: tuple[type[Callback], ...] = (
-            (ModelSummary,) if options.enable_model_summary is None else ()
-        )
+        unwanted: tuple[type[Callback], ...] = (ModelSummary,)
+        unwanted *= options.enable_model_summary is None
         if not rich.get_console().is_terminal:  # a bar would only be printed once, at the end
             unwanted += (ProgressBar,)
             if any(isinstance(callback, ProgressBar) for callback in attached):
@@ -399,9 +380,7 @@ class AttnlightCLI(LightningCLI):
 def run(arguments: Sequence[str] | None) -> None:
     """Run one of the Trainer's verbs, and print the run's folder last.
 
-    Args:
-        arguments: The verb and its options; None: those of the process, which DDP's launcher
-            repeats for every rank.
+    Without arguments they are those of the process, which DDP's launcher repeats for every rank.
     """
     for message in _WARNINGS:
         warnings.filterwarnings("ignore", message=message)

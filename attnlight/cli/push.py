@@ -1,7 +1,5 @@
 """`attnlight push`: a run on the Hugging Face hub, with its model card."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import Any
@@ -38,14 +36,11 @@ _DENIED = {401: "does not know your token", 403: "does not let your token write 
 def main(argv: list[str]) -> int:
     """Send a run, and print the address of the commit."""
     parser = VerbParser("push", description=DESCRIPTION, epilog=EPILOG)
-    parser.add_argument("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
-    parser.add_argument("name", metavar="org/name", help="the repository on the hub")
-    parser.add_argument(
-        "--private", action="store_true", help="make a repository that only you see"
-    )
-    parser.add_argument(
-        "--overwrite", action="store_true", help="replace what the repository holds"
-    )
+    add = parser.add_argument
+    add("run", metavar="RUN", type=Path, help="checkpoints/<experiment>/<run>")
+    add("name", metavar="org/name", help="the repository on the hub")
+    add("--private", action="store_true", help="make a repository that only you see")
+    add("--overwrite", action="store_true", help="replace what the repository holds")
     options = parser.parse_args(argv)
     if not HUB_ID.fullmatch(options.name):
         raise InputError(f"{options.name!r} is not the id of a repository; expected org/name.")
@@ -89,12 +84,10 @@ def _commit(name: str, files: dict[str, Path], readme: str, private: bool, overw
                 "--overwrite to replace them."
             )
         gone = [path for path in there - files.keys() if path.startswith("report/verdict")]
-        operations = [CommitOperationAdd("README.md", readme.encode())]
+        operations: list[Any] = [CommitOperationAdd("README.md", readme.encode())]
         operations += [CommitOperationAdd(path, str(file)) for path, file in files.items()]
-        deleted = [CommitOperationDelete(path) for path in gone]
-        return hub.create_commit(
-            name, [*operations, *deleted], commit_message="Send a run"
-        ).commit_url
+        operations += [CommitOperationDelete(path) for path in gone]
+        return hub.create_commit(name, operations, commit_message="Send a run").commit_url
     except InputError:
         raise
     except Exception as error:

@@ -61,12 +61,9 @@ def require_same_training(
 ) -> None:
     """Check that a run resumes the training that wrote a checkpoint.
 
-    Args:
-        path: The checkpoint, with the `fit.yaml` of its training beside it.
-        config: The configuration as `fit.yaml` will hold it.
-        model: The task's hyperparameters, compared too since a `fit.yaml` may have been edited.
-        corpus: The corpus.
-        devices: Number of devices.
+    The `fit.yaml` of its training is beside it; `config` is the configuration as `fit.yaml` will
+    hold it. The task's hyperparameters, `model`, are compared too since a `fit.yaml` may have been
+    edited.
 
     Raises:
         InputError: The checkpoint cannot be resumed from; an option that changes the weights, the

@@ -70,15 +70,18 @@ def expand(arguments: Sequence[str]) -> list[str]:
         if verb == "sanity" and option[2:] in SANITY:
             test[option[2:]] = plain_value(option, value)
             continue
-        if option == "--heads" and verb in _HEADS:
-            options.append(f"--trainer.callbacks+={json.dumps([_context_test(verb, value)])}")
-            continue
-        folder = _FOLDERS.get(option)
-        if folder is None:
+        folder, heads = _FOLDERS.get(option), option == "--heads" and verb in _HEADS
+        if folder is None and not heads:
             options.append(f"{option}{equals}{value}")
             continue
         if not value:
             raise InputError(f"{option} needs a value")
+        if folder is None:  # the test that learns heads and writes their file, or that reads it
+            shipped = read_yaml(Path(find_config("context", "tests")))["trainer"]["callbacks+"]
+            (found,) = (one for one in shipped if one["class_path"].endswith("ContextAblation"))
+            found["init_args"][_HEADS[verb]] = value
+            options.append(f"--trainer.callbacks+={json.dumps([found])}")
+            continue
         if option == "--model" and is_model(Path(value)):
             if verb != "fit":
                 named.append(value)
@@ -127,17 +130,6 @@ def expand(arguments: Sequence[str]) -> list[str]:
     of_run = {"--ckpt_path=best": best, "--ckpt_path=last": last}
     options = [of_run.get(option, option) for option in options]
     return [verb, f"--config={run / 'fit.yaml'}", best, *options]
-
-
-def _context_test(verb: str, heads: str) -> dict[str, Any]:
-    """The test of `tests/context.yaml` that learns heads and writes their file, or that reads it."""
-    if not heads:
-        raise InputError("--heads needs a value")
-    tests = read_yaml(Path(find_config("context", "tests")))["trainer"]["callbacks+"]
-    test: dict[str, Any] = next(
-        one for one in tests if one["class_path"].endswith("ContextAblation")
-    )
-    return test | {"init_args": test["init_args"] | {_HEADS[verb]: heads}}
 
 
 def plain_value(option: str, text: str) -> Any:  # noqa: ANN401

@@ -1,6 +1,7 @@
 """`attnlight vectors`: word vectors trained on the text of one or several corpora."""
 
 from pathlib import Path
+from typing import Any
 
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError
@@ -19,15 +20,9 @@ def parser() -> VerbParser:
     """The arguments of the command; the defaults are those of `Word2VecSettings`."""
     arguments = VerbParser("vectors", description=DESCRIPTION, epilog=EPILOG)
     add = arguments.add_argument
-    add(
-        "-c",
-        "--config",
-        metavar="DATA",
-        action="append",
-        required=True,
-        dest="configs",
-        help="corpus file, or the name of a shipped one; repeat to add corpora",
-    )
+    corpora = "corpus file, or the name of a shipped one; repeat to add corpora"
+    named: dict[str, Any] = {"metavar": "DATA", "action": "append", "dest": "configs"}
+    add("-c", "--config", required=True, help=corpora, **named)
     add("--output", metavar="FILE", type=Path, required=True, help="file to write")
     for name, default, meaning in (
         ("size", 300, "size of each vector"),

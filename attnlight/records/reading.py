@@ -40,10 +40,8 @@ class RecordFile:
     """A record that is opened at most twice, however often it is asked.
 
     Metadata and names of columns are read at once, without keeping the file open; the first that
-    reads rows opens it until it is closed or this object is deleted.
-
-    Args:
-        path: A parquet file that `merge_shards` wrote; it need not exist.
+    reads rows opens it until it is closed or this object is deleted. The file, a parquet file that
+    `merge_shards` wrote, need not exist.
 
     Raises:
         RecordError: When it is first read, the file is missing, damaged or not a record.
@@ -130,11 +128,8 @@ def read_pieces(
 ) -> Iterator[dict[str, NDArray[Any]]]:
     """Read some columns of a record in pieces of bounded size, in key order.
 
-    Args:
-        source: The record.
-        columns: The columns to read.
-        measured: Leave out rows that were not measured; `prediction` must be among the columns.
-        texts: Only rows of these dataset indices; `index` must be among the columns. None: all.
+    Rows that were not measured are left out if `measured`, for which `prediction` must be among the
+    columns; `texts` (None: all) are the dataset indices of the rows, for which `index` must be.
 
     Raises:
         RecordError: As of `RecordFile`, or the file lacks a column.

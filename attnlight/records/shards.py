@@ -40,9 +40,8 @@ class ShardWriter:
     def add(self, rows: NDArray[np.int64], columns: Columns) -> None:
         """Append R rows.
 
-        Args:
-            rows: Keys (R, 2): dataset index and position.
-            columns: (R,) or (R, K), where NaN becomes null, or Arrow arrays of length R.
+        Keys (R, 2) are dataset index and position; columns are (R,) or (R, K), where NaN becomes
+        null, or Arrow arrays of length R.
 
         Raises:
             RecordError: A column has an unsupported shape or type, or one that differs from earlier

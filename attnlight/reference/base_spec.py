@@ -25,21 +25,15 @@ _MODEL = "model."
 
 @dataclass(frozen=True)
 class BaseSpec:
-    """The description of a base that a variant keeps, in case the base's checkpoint is gone.
+    """The description of a base that a variant keeps, in case the base's checkpoint is gone."""
 
-    Attributes:
-        fingerprint: Hash of architecture, weights and vocabulary, which determine its outputs.
-        corpus: Fingerprint of the corpus that it was trained on.
-        vocabulary: Hash of its tokenizer.
-        options: The hyperparameters of its task: `problem`, `spec`, `net`, `optimizer`, `loss`,
-            `vectors` and, for a variant, its additional ones except `inherited`.
-        base: Fingerprint of the base's own base if it is a variant itself, else None.
-    """
-
-    fingerprint: str
-    corpus: str
-    vocabulary: str
+    fingerprint: str  # hash of architecture, weights and vocabulary, which determine its outputs
+    corpus: str  # fingerprint of the corpus that it was trained on
+    vocabulary: str  # hash of its tokenizer
+    # The hyperparameters of its task: `problem`, `spec`, `net`, `optimizer`, `loss`, `vectors` and,
+    # for a variant, its additional ones except `inherited`.
     options: dict[str, Any]
+    # Fingerprint of the base's own base if it is a variant itself, else None.
     base: str | None = None
 
 

@@ -187,9 +187,8 @@ class CachedOutputs:
     def logits(self, rows: Tensor, batch: TextBatch) -> Tensor:
         """Logits (R, C) of some rows, float32; those of repeats are arbitrary.
 
-        Args:
-            rows: As of `attention`.
-            batch: The texts of these rows, which the model reads if logits are not stored.
+        Rows are as of `attention`; if logits are not stored, the model reads the batch of their
+        texts.
         """
         if self._stored:
             return torch.from_numpy(self._logits[self._places(rows)[1]]).to(rows.device)

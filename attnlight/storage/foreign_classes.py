@@ -83,10 +83,8 @@ def foreign_names(options: object) -> set[str]:
 def require_trusted(path: Path, content: Mapping[str, Any], imported: Container[str] = ()) -> None:
     """Check that a stored configuration names no class or function that its reader does not trust.
 
-    Args:
-        path: The file; places outside its folder, where a logger may write, are printed on stderr.
-        content: Its content.
-        imported: Modules whose classes may be named: those that the caller has imported.
+    Places outside its folder, where a logger may write, are printed on stderr. Classes of modules
+    that the caller has `imported` may be named.
 
     Raises:
         InputError: It names one outside attnlight, lightning and torch, whose package is neither on

@@ -115,10 +115,9 @@ class Run:
     def placeholders(self, corpus: str | None = None, *, another_id: bool) -> dict[str, str]:
         """Values of `{run}` (its folder), `{experiment}`, `{name}` and `{wandb_id}` in a configuration.
 
-        Args:
-            corpus: Name of the corpus if the model was trained on another one: a part of the name, and
-                of the id, since its curves belong to a separate run in Weights & Biases.
-            another_id: Whether to replace the stored id, by which a resumed run continues its curves.
+        The name of another corpus than that of training is a part of the name and of the id, since
+        its curves belong to a separate run in Weights & Biases. `another_id` replaces the stored
+        id, by which a resumed run continues its curves.
         """
         path, wandb_id = self.folder / "wandb_id", secrets.token_hex(4)
         if path.is_file() and not another_id:

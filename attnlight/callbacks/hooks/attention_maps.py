@@ -20,13 +20,8 @@ def attention_maps(
     """Columns of the attention between the tokens of some texts; null for all others.
 
     Where items are words, weights are sums over the pieces that are attended to, and means over
-    those that attend.
-
-    Args:
-        model: The model.
-        batch: B texts.
-        output: Its output, of R rows.
-        chosen: Which texts are recorded, (B,) bool: of each the first row, if it has at most 64 tokens.
+    those that attend. Of each of the `chosen` texts, (B,) bool, the first row is recorded, if it
+    has at most 64 tokens.
 
     Returns:
         `maps`: weights (L, H, M, N) in this order, layer 0 first; of a model of sentences those of

@@ -45,9 +45,8 @@ def recorded_instances(
 def read_recorded_texts(corpus: object, choices: Sequence[tuple[int | None, int]]) -> None:
     """Let `test` load only the texts that its tests record, where all of them choose some.
 
-    Args:
-        corpus: The data of the Trainer; one that is not of attnlight loads all texts.
-        choices: `max_instances` and `seed` of each test.
+    `choices` are `max_instances` and `seed` of each test. A corpus that is not of attnlight loads
+    all texts.
     """
     if not isinstance(corpus, CorpusDataModule) or any(most is None for most, _ in choices):
         return

@@ -21,9 +21,6 @@ from attnlight.records import SCORES, list_column
 class TextColumns:
     """The texts of a split, as columns of the rows of a batch.
 
-    Args:
-        dataset: The split that batches are read from.
-
     Raises:
         InputError: It does not give the words of its texts.
     """
@@ -107,9 +104,7 @@ class TextColumns:
 def item_lists(values: Tensor, mask: Tensor) -> pa.ListArray:
     """For each row M lists of what its items have: a number, or a list of C.
 
-    Args:
-        values: (R, M, N) or (R, M, N, C), on the CPU.
-        mask: The items of each row, (R, N) bool.
+    Values are (R, M, N) or (R, M, N, C), on the CPU; the mask (R, N) has the items of each row.
     """
     rows, lists = values.shape[:2]
     flat = values.numpy()[np.repeat(mask.numpy()[:, None], lists, axis=1)]
