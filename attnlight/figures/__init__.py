@@ -38,20 +38,16 @@ _ALWAYS = ("index", "position", "prediction", "max_attention")
 
 @dataclass(frozen=True)
 class Description:
-    """Texts of a test on the page: the keys of `texts.yaml`, documented there.
+    """Texts of a test on the page: the keys of `texts.yaml`, documented there."""
 
-    Attributes:
-        title: Its name in words.
-        columns: Columns that its figure and tables read, measures included; None: all.
-        metadata: Metadata of its record that they take as arguments, None where it is missing.
-    """
-
-    title: str
+    title: str  # its name in words
     question: str = ""
     source: str = ""
     caption: str = ""
     measures: Mapping[str, str] = field(default_factory=dict)
+    # Columns that its figure and tables read, measures included; None: all.
     columns: Sequence[str] | None = None
+    # Metadata of its record that they take as arguments, None where it is missing.
     metadata: Sequence[str] = ()
     headlines: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     violins: Mapping[str, Any] = field(default_factory=dict)
@@ -95,16 +91,13 @@ def draw(
     classes: Sequence[str] | None = None,
     metadata: Mapping[str, Any] = MappingProxyType({}),
 ) -> Figure | None:
-    """Draw a test's figure.
+    """Draw a test's figure without empty axes; None if it has none, or nothing is defined.
 
     Args:
         test: The test's name in snake case.
         rows: Columns of its record, (R,) or (R, K), NaN where undefined.
         classes: Names of the classes; None: their numbers.
         metadata: Metadata of its record.
-
-    Returns:
-        The figure without axes that would be empty; None if the test has none, or nothing is defined.
     """
     description, test = describe(test), test.partition("-")[0]
     measured = [x for name, x in rows.items() if x.dtype.kind == "f" and description.words(name)]

@@ -180,14 +180,9 @@ def interval(mean: Interval, form: Callable[[float], str] = number) -> str:
 
 
 def estimate(mean: Interval, form: Callable[[float], str] = number, spread: float = np.nan) -> str:
-    """`with_interval`; a dash if the mean is undefined."""
-    return form(np.nan) if np.isnan(mean.mean) else with_interval(mean, form, spread)
-
-
-def with_interval(
-    mean: Interval, form: Callable[[float], str] = number, spread: float = np.nan
-) -> str:
-    """Mean and interval as `mean [low, high]`, after the mean ` ± spread` if that is known."""
+    """Mean and interval as `mean [low, high]`, after the mean ` ± spread` if known; a dash if undefined."""
+    if np.isnan(mean.mean):
+        return form(np.nan)
     spread_text = "" if np.isnan(spread) else f" ± {form(spread)}"
     return f"{form(mean.mean)}{spread_text} {interval(mean, form)}"
 

@@ -138,10 +138,8 @@ def density(values: Floats, floor: float) -> tuple[NDArray[np.float64], NDArray[
     """Gaussian kernel estimate with Scott's bandwidth, cut at the smallest and largest value.
 
     At least two values are counted in 1,024 cells first, so that the cost does not grow with their
-    number. The bandwidth is at least `floor`.
-
-    Returns:
-        The points of evaluation (P,), and the density there (P,).
+    number. The bandwidth is at least `floor`. Returned are the points of evaluation (P,) and the
+    density there (P,).
     """
     width = max(float(np.std(values, ddof=1)) * len(values) ** -0.2, floor)
     low, high = float(values.min()), float(values.max())

@@ -53,12 +53,9 @@ class Measured(NamedTuple):
 
 
 def write_comparison(folders: Sequence[Path], target: Path) -> Path | None:
-    """Write one page, table and figure of several runs.
+    """Write one page, table and figure of several runs; the path of the page, None if none was tested.
 
     Runs whose configurations differ in nothing but seed and names are pooled.
-
-    Returns:
-        The path of the page; None if no run was tested.
     """
     groups = group_runs(folders)
     found = measure_groups(groups)

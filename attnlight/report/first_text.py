@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from attnlight.data.selection import choose
 from attnlight.figures.tables import class_name
@@ -58,7 +57,7 @@ class FirstText(NamedTuple):
 def first_text(
     source: Source, classes: Sequence[str] | None, cases: Chosen | None, methods: Sequence[str]
 ) -> FirstText | None:
-    """The first text of a page.
+    """The first text of a page; None without such a file, or if it lacks a column of texts.
 
     Args:
         source: The `predictions.parquet` of a run, or a record `texts`.
@@ -66,16 +65,18 @@ def first_text(
         cases: Texts of one test, of which short typical ones are preferred; None: the first rows of
             at most six texts, chosen by a hash of the dataset index.
         methods: Names of attributions, the best first.
-
-    Returns:
-        The text; None if there is no such file, or it has not all columns of a text.
     """
     file = RecordFile.of(source)
     available = file.columns if file.path.is_file() else {}
     if not set(COLUMNS) <= available.keys():
         return None
     keys = read_record(file, KEY).columns
-    candidates = _candidates(keys, cases)
+    if cases is not None:  # those that are preferred first
+        candidates = [row for row, _ in (*cases.typical, *cases.lowest, *cases.highest)]
+    else:
+        found, first = np.unique(keys["index"], return_index=True)
+        some = first[np.isin(found, choose(found, _TEXTS, seed=0))] if len(found) else first
+        candidates = list(zip(*(keys[name][some].tolist() for name in KEY), strict=True))
     if not candidates:
         return None
     scores = (f"{SCORES}{name}" for name in LAYERS)
@@ -109,18 +110,6 @@ def first_text(
         median=cases is not None,
         framed=any("minimal" in token.shares for token in tokens[start:stop]),
     )
-
-
-def _candidates(keys: Mapping[str, NDArray[Any]], cases: Chosen | None) -> list[Row]:
-    """Rows to choose from, those first that are preferred."""
-    if cases is not None:
-        _, lowest, highest, typical = cases
-        return [row for row, _ in (*typical, *lowest, *highest)]
-    texts, first = np.unique(keys["index"], return_index=True)
-    if not len(texts):
-        return []
-    chosen = first[np.isin(texts, choose(texts, _TEXTS, seed=0))]
-    return list(zip(*(keys[name][chosen].tolist() for name in KEY), strict=True))
 
 
 def _tokens(row: Mapping[str, Any], pieces: Sequence[Piece], of_parts: bool) -> list[Token]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -55,7 +55,6 @@ def _environment() -> Environment:
         "number": number,
         "interval": interval,
         "table": table_html,
-        "links": links,
         "with_code": with_code,
     }
     environment.globals["between"] = BETWEEN
@@ -107,11 +106,6 @@ def with_code(text: object) -> Markup:
         Markup('run <code>a &lt; b</code>')
     """
     return Markup(re.sub("`([^`]+)`", r"<code>\1</code>", str(isolated(text))))
-
-
-def links(files: Iterable[str]) -> Markup:
-    """Links to files beside the page, with commas between them."""
-    return Markup(", ".join(f'<a href="{plain(file)}">{isolated(file)}</a>' for file in files))
 
 
 def isolated(value: object) -> object:

@@ -62,10 +62,7 @@ def choose_texts(record: Source, column: str, texts: Source) -> Chosen | None:
     """Ten extreme and ten typical texts of a test, of those that a record of texts has.
 
     Of several rows of one text only one is taken. Equal values are in a random order of a fixed
-    seed.
-
-    Returns:
-        The texts; None if a record lacks the column or a key, or no row of both is defined.
+    seed. None if a record lacks the column or a key, or no row of both is defined.
     """
     if not {*KEY, column} <= RecordFile.of(record).columns.keys():
         return None

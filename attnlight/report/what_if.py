@@ -63,7 +63,8 @@ def what_if_page(title: str, runs: Sequence[Run], lead: str | None = None) -> Ma
     """A page of the texts of a run, or of those that two runs share, below a sentence.
 
     Raises:
-        InputError: A run has no texts, or the runs have different ones.
+        InputError: A run has no texts, or one has another label in another run, or they share none.
+            Their words may differ, since each model has its own tokenizer.
     """
     corpora = dict.fromkeys(["", *(record.corpus for record in runs[0].records)])
     room = BYTES // (len(runs) * len(corpora))
@@ -76,29 +77,23 @@ def what_if_page(title: str, runs: Sequence[Run], lead: str | None = None) -> Ma
             f"{' and '.join(str(run.folder) for run in runs)} have no record `texts` of one corpus: "
             f"run `attnlight test {folder} --tests texts` first."
         )
-    for sets in groups.values():
-        _require_same_texts(*sets)
+    for first, *others in groups.values():
+        for other in others:
+            ours, theirs = (
+                {
+                    n: one["classes"][c]
+                    for n, c in zip(one["keys"], one["labels"], strict=True)
+                    if c >= 0
+                }
+                for one in (first, other)
+            )
+            differ = [key for key in ours.keys() & theirs if ours[key] != theirs[key]]
+            if differ or not set(first["keys"]) & set(other["keys"]):
+                why = f"text {min(differ)[0]} has other labels" if differ else "they share none"
+                raise InputError(
+                    f"{first['run']} and {other['run']} are of different texts: {why}."
+                )
     return render("browse.html.jinja", title=title, lead=lead, what_if=shown)
-
-
-def _require_same_texts(first: Mapping[str, Any], *others: Mapping[str, Any]) -> None:
-    """Refuse texts of runs of which one has another label in another run, or which share none.
-
-    Their words may differ, since each model has its own tokenizer.
-    """
-    for other in others:
-        labels = [
-            {
-                key: each["classes"][c]
-                for key, c in zip(each["keys"], each["labels"], strict=True)
-                if c >= 0
-            }
-            for each in (first, other)
-        ]
-        differ = [key for key in labels[0].keys() & labels[1] if labels[0][key] != labels[1][key]]
-        if differ or not set(first["keys"]) & set(other["keys"]):
-            found = f"text {min(differ)[0]} has other labels" if differ else "they share none"
-            raise InputError(f"{first['run']} and {other['run']} are of different texts: {found}.")
 
 
 def text_address(row: tuple[int, int], corpus: str) -> str:

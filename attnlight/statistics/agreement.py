@@ -27,10 +27,8 @@ def agreement_between(first: Scores, second: Scores) -> dict[str, NDArray[np.flo
     """Agreement of two scorings of the items of n instances, as `functional.rank_agreement`.
 
     Items that both leave unscored (NaN), as a token whose own deletion leaves no prediction, are
-    left out. Scores are one array for each instance.
-
-    Returns:
-        `tau`, `spearman` and `overlap`, each (n,), NaN where undefined.
+    left out. Scores are one array for each instance. Returned are `tau`, `spearman` and
+    `overlap`, each (n,), NaN where undefined.
     """
     found = {name: np.full(len(first), np.nan) for name in ("tau", "spearman", "overlap")}
     for block in _blocks(first):
@@ -73,10 +71,8 @@ def mean_over_pairs(
     jackknife's pseudo-values of the seeds (Arvesen 1969). With two seeds only the instances vary,
     and the interval does not generalise to other seeds. Values (P, n) are those of the P = S (S -
     1) / 2 pairs of `seeds` in the order of `itertools.combinations`, NaN where undefined; clusters
-    (n,) of the instances ascend. The interval is clipped to `bounds`.
-
-    Returns:
-        The mean with its interval, without values of the seeds.
+    (n,) of the instances ascend. The interval is clipped to `bounds`. The result has no values of
+    the seeds.
     """
     by_pair, replicates = resampled_means(values, clusters, seed=seed)
     parts = [by_pair, replicates]

@@ -184,11 +184,8 @@ def resampled_ratios(numerators: Floats, denominators: Floats) -> tuple[Floats, 
     """Ratios of the sums of pairs of columns (n, M), all on the same resamples of the instances.
 
     An instance is excluded from a pair if either of its two values is undefined. The resamples are
-    those of `seed_bootstrap`.
-
-    Returns:
-        The observed ratios, (M,), and their bootstrap replicates, (B, M); NaN where a denominator
-        is not above 0.
+    those of `seed_bootstrap`. Returned are the observed ratios, (M,), and their bootstrap
+    replicates, (B, M); NaN where a denominator is not above 0.
 
     Example:
         >>> numerators, denominators = np.array([[2.0], [1.0]]), np.array([[2.0], [4.0]])

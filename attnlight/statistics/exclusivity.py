@@ -39,23 +39,16 @@ class Curve(NamedTuple):
 
 
 class Exclusivity(NamedTuple):
-    """Exclusivity at a given cost, the mean over seeds, or a difference of two such means.
+    """Exclusivity at a given cost, the mean over seeds, or a difference of two such means."""
 
-    Attributes:
-        value: The mean. A censored seed, whose curve ends before the cost, counts with its last
-            value: `value` is then a lower bound and, for a difference, NaN.
-        low: Lower end of the interval, with censored seeds as in `value`; NaN for fewer than three
-            seeds.
-        high: Upper end, with censored seeds counted as 1, the maximum.
-        seeds: Number of seeds.
-        censored: Number of censored seeds.
-    """
-
+    # The mean. A censored seed, whose curve ends before the cost, counts with its last value:
+    # `value` is then a lower bound and, for a difference, NaN.
     value: float
+    # Lower end of the interval, with censored seeds as in `value`; NaN for fewer than three seeds.
     low: float
-    high: float
-    seeds: int
-    censored: int
+    high: float  # upper end, with censored seeds counted as 1, the maximum
+    seeds: int  # number of seeds
+    censored: int  # number of censored seeds
 
 
 def exclusivity_curve(lambdas: Floats, tvd: Floats, share: Floats) -> Curve:

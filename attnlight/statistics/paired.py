@@ -22,17 +22,11 @@ _ROUNDING = 1e-9  # of the sum of all sizes: differences of sums that are equal 
 
 
 class TestResult(NamedTuple):
-    """A two-sided significance test.
+    """A two-sided significance test."""
 
-    Attributes:
-        statistic: The test's statistic; NaN where there is no pair.
-        p_value: Its p-value, 0 to 1; NaN where there is no pair.
-        n: Complete pairs.
-    """
-
-    statistic: float
-    p_value: float
-    n: int
+    statistic: float  # the test's statistic; NaN where there is no pair
+    p_value: float  # its p-value, 0 to 1; NaN where there is no pair
+    n: int  # complete pairs
 
 
 TestResult.__test__ = False  # type: ignore[attr-defined]  # tells pytest that this is no test class
@@ -45,10 +39,8 @@ def paired_wilcoxon(x: ArrayLike, y: ArrayLike) -> TestResult:
     Pairs without a difference are dropped before ranking (Wilcoxon 1945, `zero_method="wilcox"`),
     as McNemar's test drops concordant pairs: many instances need one removal under any ranking and
     carry no information on which ranking is better. If all differences are zero, p is 1. The
-    columns are (R,), NaN where undefined.
-
-    Returns:
-        The smaller sum of signed ranks, its p-value, and the complete pairs, zeros included.
+    columns are (R,), NaN where undefined. The statistic is the smaller sum of signed ranks; zeros
+    are complete pairs, too.
     """
     with np.errstate(invalid="ignore"):  # inf - inf is NaN
         differences = np.subtract(x, y, dtype=np.float64)
@@ -65,11 +57,8 @@ def mcnemar(first: ArrayLike, second: ArrayLike) -> TestResult:
     """McNemar's test of two binary columns (R,): exact, binomial on the discordant pairs.
 
     Serrano & Smith (2019, section 4) test whether erasing the item of highest attention flips more
-    decisions than erasing another one. Values are bool, or 0 and 1 with NaN where undefined.
-
-    Returns:
-        The smaller number of discordant pairs, its p-value (1 without discordant pairs), and the
-        complete pairs.
+    decisions than erasing another one. Values are bool, or 0 and 1 with NaN where undefined. The
+    statistic is the smaller number of discordant pairs; without any p is 1.
     """
     one, other, paired = _yes_no(first, second)
     pairs = int(paired.sum())
@@ -98,10 +87,8 @@ def ratio_of_shares(a: ArrayLike, b: ArrayLike, clusters: NDArray[np.int64]) -> 
 
     Serrano & Smith (2019, section 4) report such ratios of decision flips. The ratio is infinite if
     b never occurs, and so may be the upper end of its interval; it is NaN if neither ever occurs.
-    Columns are those of `mcnemar`, clusters those of `bootstrap_means`.
-
-    Returns:
-        The ratio as `mean`, its interval, and the complete pairs as `defined`.
+    Columns are those of `mcnemar`, clusters those of `bootstrap_means`. The complete pairs are
+    `defined`.
     """
     a_holds, b_holds, paired = _yes_no(a, b)
     complete = np.where(paired[:, None], np.stack([a_holds, b_holds], axis=1), np.nan)

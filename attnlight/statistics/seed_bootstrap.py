@@ -94,30 +94,24 @@ def seed_interval(
     """
     given = ((*one, ~np.isnan(one[0])) for one in (group, less) if one is not None)
     groups = [(values[known], replicates[:, known]) for values, replicates, known in given]
-    values, (low, high) = groups[0][0], bounds
-    means = [float(one.mean()) if one.size else math.nan for one, _ in groups]
-    mean, by_seed = means[0], tuple(values.tolist())
+    values, replicates = zip(*groups, strict=True)
+    low, high = bounds
+    means = [float(one.mean()) if one.size else math.nan for one in values]
+    mean, by_seed, sizes = means[0], tuple(values[0].tolist()), {len(one) for one in values}
     if less is not None:
         mean, by_seed = mean - means[1], ()
         low, high = low - high, high - low
-    first, last = np.clip(_ends(mean, groups), low, high).tolist()
-    return SeedInterval(mean, first, last, by_seed)
-
-
-def _ends(mean: float, groups: Sequence[Resampled]) -> tuple[float, float]:
-    """Ends of the interval of a mean or difference; NaN if a group has no seed or two."""
-    values, replicates = zip(*groups, strict=True)
-    sizes = {len(one) for one in values}
-    if sizes & {0, 2}:
-        return (float("nan"), float("nan"))
+    ends = (math.nan, math.nan)  # if a group has no seed or two
     if sizes == {1}:
-        first, *other = replicates
-        return percentile_interval(first - other[0] if other else first)
-    from scipy.special import ndtri
+        ends = percentile_interval(replicates[0] - (replicates[1] if less is not None else 0.0))
+    elif not sizes & {0, 2}:
+        from scipy.special import ndtri
 
-    over_instances = ndtri((1 + CONFIDENCE) / 2) * math.sqrt(_shared_variance(replicates))
-    half = math.hypot(t_half_width(*values), over_instances)
-    return (mean - half, mean + half)
+        over_instances = ndtri((1 + CONFIDENCE) / 2) * math.sqrt(_shared_variance(replicates))
+        half = math.hypot(t_half_width(*values), over_instances)
+        ends = (mean - half, mean + half)
+    first, last = np.clip(ends, low, high).tolist()
+    return SeedInterval(mean, first, last, by_seed)
 
 
 def t_half_width(*groups: Floats) -> float:

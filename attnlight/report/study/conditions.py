@@ -52,14 +52,11 @@ class Condition:
 
 
 def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
-    """Compare how exclusive attention is under the conditions of a study.
+    """Compare how exclusive attention is under conditions of a study; the files, the page first.
 
     Args:
         folders: The folder of each condition, with its `study.json` and `study.parquet`, by name.
         output: Where to write; the comparison's title is its name.
-
-    Returns:
-        The files, the page first.
 
     Raises:
         InputError: A file is missing or damaged or cannot be written, or two conditions have one
@@ -86,42 +83,38 @@ def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
 
 
 def read_conditions(folders: Mapping[str, Path]) -> list[Condition]:
-    """Read the studies of some conditions, each in its folder, by name."""
+    """Read the studies of some conditions, each in its folder, by name.
+
+    Curves are those of KL if the study has adversaries trained with KL. A base and seed have a curve
+    if a run of lambda 0 is measured and there are runs above lambda 0.
+    """
     by_setting: dict[tuple[str, tuple[str, str]], Condition] = {}
     for name, path in folders.items():
-        condition = _read_condition(name, path)
+        study = read_study(path)
+        estimates, adversaries = Estimates(study), study.finished("adversary")
+        term = KL if KL in set(adversaries["term"]) else adversaries["term"].min()
+        runs = adversaries[adversaries["term"] == term].assign(other=lambda frame: frame["lam"] > 0)
+        tvd, share = (estimates.per_seed(runs, measure) for measure in (TVD, SHARE))
+        runs = runs.assign(tvd=tvd, share=share, zero=~runs["other"] & np.isfinite(tvd + share))
+        by_seed = runs.groupby(["base", "seed"], sort=False)
+        complete = by_seed[["zero", "other"]].transform("any").all(axis=1)
+        runs, rest = runs.assign(curve=by_seed.ngroup())[complete], runs[~complete]
+        runs = runs.sort_values("curve", kind="stable")
+        curves = Runs(*(runs[column].to_numpy() for column in ("curve", "lam", "tvd", "share")))
+        measured = exclusivity(curves) if len(runs) else _UNDEFINED
+        lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
+        setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
+        identity = name, estimates, str(study.facts["target"]), setting
+        condition = Condition(*identity, runs, curves, lacking, measured)
         if condition.target not in TARGET_NAMES:
             raise InputError(f"condition {name} has no target of {', '.join(TARGET_NAMES)}.")
-        other = by_setting.setdefault((condition.target, condition.setting), condition)
+        other = by_setting.setdefault((condition.target, setting), condition)
         if other is not condition:
             raise InputError(
                 f"conditions {other.name} and {name} have the same target, readout and features; "
                 "curves are compared between those that differ in one of these."
             )
     return list(by_setting.values())
-
-
-def _read_condition(name: str, path: Path) -> Condition:
-    """A condition with its curves, those of KL if the study has adversaries trained with KL.
-
-    A base and seed have a curve if a run of lambda 0 is measured and there are runs above lambda 0.
-    """
-    study = read_study(path)
-    estimates, adversaries = Estimates(study), study.finished("adversary")
-    term = KL if KL in set(adversaries["term"]) else adversaries["term"].min()
-    runs = adversaries[adversaries["term"] == term].assign(other=lambda frame: frame["lam"] > 0)
-    tvd, share = (estimates.per_seed(runs, measure) for measure in (TVD, SHARE))
-    runs = runs.assign(tvd=tvd, share=share, zero=~runs["other"] & np.isfinite(tvd + share))
-    by_seed = runs.groupby(["base", "seed"], sort=False)
-    complete = by_seed[["zero", "other"]].transform("any").all(axis=1)
-    runs, rest = runs.assign(curve=by_seed.ngroup())[complete], runs[~complete]
-    runs = runs.sort_values("curve", kind="stable")
-    curves = Runs(*(runs[column].to_numpy() for column in ("curve", "lam", "tvd", "share")))
-    measured = exclusivity(curves) if len(runs) else _UNDEFINED
-    lacking = list(dict.fromkeys(zip(rest["base"], rest["seed"], strict=True)))
-    setting = f"{study.facts['readout'] or 'unknown'} readout", _POS[study.facts["pos"]]
-    identity = name, estimates, str(study.facts["target"]), setting
-    return Condition(*identity, runs, curves, lacking, measured)
 
 
 def pairs(

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from attnlight.figures.tables import estimate, with_interval
+from attnlight.figures.tables import estimate, interval, number
 from attnlight.report.measure_bounds import measure_bounds
 from attnlight.report.study.frame import ACCURACY, F1, INSTANCES, Runs, Study
 from attnlight.statistics import bootstrap
@@ -42,7 +42,7 @@ class Estimate(NamedTuple):
     @property
     def signed(self) -> str:
         """The mean with its interval, which an undefined mean may have, too."""
-        return with_interval(self)
+        return f"{number(self.mean)} {interval(self)}"
 
 
 class Estimates:

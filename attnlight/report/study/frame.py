@@ -37,42 +37,31 @@ _NUMBERS = ("head", "lam", "share", "epoch", "epochs", "ignorant", *_VALIDATION)
 
 @dataclass(frozen=True, eq=False)
 class Study:
-    """The plan of a study and its results.
+    """The plan of a study and its results."""
 
-    Attributes:
-        name: The study's name.
-        experiment: The experiment of its base.
-        corpus: The corpus.
-        classes: Names of the classes.
-        words: Names of its instances, its quality and its guided models in the report.
-        quality: The measure of quality.
-        selected: Term and lambda of the adversary chosen on validation; None before the choice.
-        best: Lambda chosen on validation for each attention term, if the study has it.
-        facts: Other facts from `study.json`: `options` (its condition), `target`, `readout`, `pos`.
-        bases: The bases; runs that need a single base use the first.
-        runs: One row per planned run, by name: `role`, `seed`, `base` (for a base its own name),
-            `guide`, `context`, `head`, `term`, `lam`, `method` and `share` (of removed words), `state`,
-            `epoch` (from 0), `epochs`, `ignorant` (entropy of the labels in nats: the loss of
-            predicting class frequencies),
-            `frontier` (TVD and JS of its corners), `model` (the trained model that the run counts
-            for: its guide if that is a run, else itself), `validation_attention_js`,
-            `validation_nll_base`, `collapsed` (the loss is not finite or above `threshold`), and for a
-            base `threshold` (nats) and `threshold_error` (why there is none). Null where not applicable.
-        measures: One row per finished run and test cluster, by `run` and `index`, both ascending;
-            NaN where undefined, -1 for no label.
-    """
-
-    name: str
-    experiment: str
-    corpus: str
-    classes: Sequence[str]
-    words: Words
-    quality: str
+    name: str  # the study's name
+    experiment: str  # the experiment of its base
+    corpus: str  # the corpus
+    classes: Sequence[str]  # names of the classes
+    words: Words  # names of its instances, its quality and its guided models in the report
+    quality: str  # the measure of quality
+    # Term and lambda of the adversary chosen on validation; None before the choice.
     selected: tuple[str, float] | None
+    # Lambda chosen on validation for each attention term, if the study has it.
     best: Mapping[str, float]
+    # Other facts from `study.json`: `options` (its condition), `target`, `readout`, `pos`.
     facts: Mapping[str, Any]
-    bases: Sequence[str]
+    bases: Sequence[str]  # the bases; runs that need a single base use the first
+    # One row per planned run, by name: `role`, `seed`, `base` (for a base its own name), `guide`,
+    # `context`, `head`, `term`, `lam`, `method` and `share` (of removed words), `state`, `epoch`
+    # (from 0), `epochs`, `ignorant` (entropy of the labels in nats: the loss of predicting class
+    # frequencies), `frontier` (TVD and JS of its corners), `model` (the trained model that the run
+    # counts for: its guide if that is a run, else itself), `validation_attention_js`,
+    # `validation_nll_base`, `collapsed` (the loss is not finite or above `threshold`), and for a
+    # base `threshold` (nats) and `threshold_error` (why there is none). Null where not applicable.
     runs: Runs
+    # One row per finished run and test cluster, by `run` and `index`, both ascending; NaN where
+    # undefined, -1 for no label.
     measures: pd.DataFrame
     _selections: dict[tuple[object, ...], Runs] = field(
         default_factory=dict, init=False, repr=False

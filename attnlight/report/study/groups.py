@@ -57,12 +57,7 @@ def specs(study: Study) -> Iterator[Spec]:
                 if lam > 0:
                     name = term_name(term, lam)
                     yield Spec("lost", name, runs, CONTROL, zero, quality, subject)
-    yield from _guide_specs(study)
-
-
-def _guide_specs(study: Study) -> Iterator[Spec]:
-    """Guided models compared with those of three other guides, in a table or a sentence."""
-    others = ("base", "uniform", "shuffled")
+    others = ("base", "uniform", "shuffled")  # guides that every guided model is compared with
     for context, runs_by_guide in guides(study).items():
         subject = guided_name(study, context)
         sides = {

@@ -26,12 +26,9 @@ _COMPARED += ["group_models", "against_models", "outcome"]
 
 
 def write_study(folder: Path, output: Path | None = None) -> list[Path]:
-    """Write the report of a study from its `study.json` and `study.parquet`.
+    """Write a study's report from `study.json` and `study.parquet`; the files, the page first.
 
     Without `output` it goes to the folder's own `report`.
-
-    Returns:
-        The files, the page first.
 
     Raises:
         InputError: The study's files are missing or damaged, no run of it is finished, or a file
@@ -81,7 +78,7 @@ def write_files(
     drawings: Iterable[tuple[str, Figure | None, Mapping[str, object]]],
     full: Mapping[str, str],
 ) -> list[Path]:
-    """Write a report.
+    """Write a report, and return its files, the page first.
 
     Args:
         output: The folder, made where it is missing.
@@ -91,9 +88,6 @@ def write_files(
         tables: Tables by the stem of their files.
         drawings: Kind of each figure, the figure or None, and the fields of its texts.
         full: Name and content of the file with every mean in full precision.
-
-    Returns:
-        The files, the page first.
     """
     verdict_lines = [f"# {head['title']}\n"]
     for question, sentences in answers.items():
