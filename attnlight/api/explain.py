@@ -148,14 +148,21 @@ def _explanations(
             pairs = zip(classes, values.tolist(), allowed[number].tolist(), strict=True)
             return {name: value for name, value, possible in pairs if possible}
 
+        item = flip_set = worst_case = None
+        if reader.problem.tags and of_items and (at == position).any():
+            item = (at == position).nonzero().flatten().tolist()[0]
+        if size[number] > 0:
+            erased = members[number, at].nonzero().flatten().tolist()
+            flip_set = FlipSet(erased, classes[int(flipped[number])], exact)
+        if js[number].isfinite().all():
+            most = replaced.mean(1)[number, at].tolist(), float(js[number, head[number]])
+            worst_case = WorstCase(*most, named(moved[number]), epsilon, known)
         found.append(
             Explanation(
                 text=surface.text or rows[text]["text"],  # what `spans` are of
                 query=shown,
                 items=[forms[place] for place in tokens],
-                item=(at == position).nonzero().flatten().tolist()[0]
-                if reader.problem.tags and of_items and (at == position).any()
-                else None,
+                item=item,
                 prediction=classes[int(output.logits[number].argmax())],
                 probabilities=named(output.probabilities[number]),
                 attention=readout.weights[number, at].tolist(),
@@ -163,22 +170,8 @@ def _explanations(
                     name: [None if isnan(value) else value for value in rows[number, at].tolist()]
                     for name, rows in scores.items()
                 },
-                flip_set=FlipSet(
-                    members[number, at].nonzero().flatten().tolist(),
-                    classes[int(flipped[number])],
-                    exact,
-                )
-                if size[number] > 0
-                else None,
-                worst_case=WorstCase(
-                    replaced.mean(1)[number, at].tolist(),
-                    float(js[number, head[number]]),
-                    named(moved[number]),
-                    epsilon,
-                    known,
-                )
-                if js[number].isfinite().all()
-                else None,
+                flip_set=flip_set,
+                worst_case=worst_case,
                 scope=reader.model.scope if isinstance(reader.model, HasScope) else None,
                 verdict=verdict,
                 spans=[surface.spans[place] for place in tokens],

@@ -44,23 +44,23 @@ def main(argv: list[str]) -> int:
         return 0
     require_no_links_out(run)
     title = _escaped(str(read_json(verdicts[0]).get("subject", [run.name])[0]))
-    front = yaml.safe_dump(_front_matter(run), sort_keys=False)
-    write_text(run / "report/card.md", f"---\n{front}---\n\n# {title}\n\n{section}\n")
-    print(run / "report/card.md")
-    return 0
-
-
-def _front_matter(run: Path) -> dict[str, Any]:
-    """What the hub reads of a model: its library, task, data set and tags."""
+    # What the hub reads of a model: its library, task, data set and tags.
     files = [run / name for name in ("fit.yaml", "test.yaml") if (run / name).is_file()]
     config = read_yaml(files[0]) if files else {}
-    kinds = [(config.get(part) or {}).get("class_path", "") for part in ("model", "data")]
-    path = str(((config.get("data") or {}).get("init_args") or {}).get("path") or "")
+    model, data = (config.get(part) or {} for part in ("model", "data"))
+    kind, path = (
+        str(model.get("class_path", "")),
+        str((data.get("init_args") or {}).get("path") or ""),
+    )
     front: dict[str, Any] = {"library_name": "attnlight"}
-    front["pipeline_tag"] = TASKS.get(str(kinds[0]).rpartition(".")[2], "text-classification")
+    front["pipeline_tag"] = TASKS.get(kind.rpartition(".")[2], "text-classification")
     if HUB_ID.fullmatch(path) and not Path(path).exists():
         front["datasets"] = [path]
-    return front | {"tags": ["attention", "interpretability"]}
+    front["tags"] = ["attention", "interpretability"]
+    matter = yaml.safe_dump(front, sort_keys=False)
+    write_text(run / "report/card.md", f"---\n{matter}---\n\n# {title}\n\n{section}\n")
+    print(run / "report/card.md")
+    return 0
 
 
 def _section(path: Path) -> Iterator[str]:

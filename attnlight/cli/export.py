@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from attnlight.cli import export_formats as formats
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError, did_you_mean
-from attnlight.records import kept_scores, read_metadata, record_columns
+from attnlight.records import SCORES, TEXTS, kept_scores, read_metadata, record_columns
 from attnlight.storage.files import read_yaml, replacing, require_no_links_out
 from attnlight.storage.foreign_classes import STORED, require_trusted
 from attnlight.storage.model_folder import tested_config
@@ -73,7 +73,11 @@ def main(argv: list[str]) -> int:
         )
     require_no_links_out(run)
     folder, form = run / "records" / options.records, options.format
-    path = formats.scored_record(folder, form)
+    # The first record that has scores: for ERASER one with marks, else one with texts.
+    first = "plausibility" if form == "eraser" else TEXTS
+    paths = sorted(folder.glob("*.parquet"), key=lambda path: (path.stem != first, path.stem))
+    scored = (path for path in paths if any(n.startswith(SCORES) for n in record_columns(path)))
+    path = next(scored, folder / f"{TEXTS}.parquet")
     if options.record is not None:
         path = folder / f"{Path(options.record).name}.parquet"
     methods = _methods(path, form, options.method)

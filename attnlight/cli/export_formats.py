@@ -8,20 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from attnlight.errors import InputError
-from attnlight.records import KEY, SCORES, TEXTS, read_metadata, read_rows, record_columns
+from attnlight.records import KEY, SCORES, read_metadata, read_rows, record_columns
 
 FORMATS = ("jsonl", "captum", "thermostat", "eraser")
 OF_TEXTS = ("probabilities", "label", "tokens", "items")  # columns that captum and Thermostat need
 MARKS = "rationale_items"  # column of the record of plausibility, the number of marked items
 Row = dict[str, Any]
-
-
-def scored_record(folder: Path, form: str) -> Path:
-    """The first record of a folder that has scores: for ERASER one with marks, else one with texts."""
-    first = "plausibility" if form == "eraser" else TEXTS
-    paths = sorted(folder.glob("*.parquet"), key=lambda path: (path.stem != first, path.stem))
-    scored = (path for path in paths if any(n.startswith(SCORES) for n in record_columns(path)))
-    return next(scored, folder / f"{TEXTS}.parquet")
 
 
 def explained_rows(path: Path, methods: Sequence[str]) -> Iterator[Row]:

@@ -32,13 +32,10 @@ class RecordError(InputError):
 
 @dataclass(frozen=True)
 class Record:
-    """One test's rows.
+    """One test's rows."""
 
-    Attributes:
-        columns: Each column, (R,) or (R, K), or (R,) of objects where it holds text or lists of
-            varying length; nulls are NaN, or None in columns of objects.
-        metadata: `test`, `stage`, `epoch`, `checkpoint`, `partial`, `rows` and the like.
-    """
-
+    # Each column, (R,) or (R, K), or (R,) of objects where it holds text or lists of varying
+    # length; nulls are NaN, or None in columns of objects.
     columns: dict[str, NDArray[Any]]
+    # `test`, `stage`, `epoch`, `checkpoint`, `partial`, `rows` and the like.
     metadata: dict[str, Any]

@@ -28,7 +28,7 @@ def merge_shards(
     expected: NDArray[np.int64] | None = None,
     drop_repeats: bool = False,
 ) -> int:
-    """Merge the shards of all ranks into one file sorted by key, then delete them.
+    """Merge the shards of all ranks into one file sorted by key, delete them, and count its rows.
 
     Args:
         shards: One path per rank; a rank without rows may have no file.
@@ -37,9 +37,6 @@ def merge_shards(
         expected: Dataset indices that must all occur, in any order; None: not checked.
         drop_repeats: Keep the first of several rows of one key (padded validation) instead of
             refusing them.
-
-    Returns:
-        The number of rows R.
 
     Raises:
         RecordError: A row is missing, unexpected or repeated.

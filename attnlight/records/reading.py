@@ -198,26 +198,26 @@ def read_metadata(source: Source) -> dict[str, Any]:
 
 
 def kept_scores(path: Path) -> list[str]:
-    """Names of the scores in a test's record in a run folder, without their prefix."""
-    if not path.is_file():
-        require_run_or_tested(path.parents[2])
-        raise InputError(f"there is no {path}: run `{_command(path)}`.")
-    names = [n.removeprefix(SCORES) for n in record_columns(path) if n.startswith(SCORES)]
-    if not names:
-        raise InputError(f"{path} holds no scores: run `{_command(path)}`.")
-    return names
+    """Names of the scores in a test's record in a run folder, without their prefix.
 
-
-def _command(path: Path) -> str:
-    """The command that writes RUN/records/STAGE/TEST.parquet, or STAGE-CORPUS, with scores."""
+    Raises:
+        InputError: There is no record, or it keeps no scores; the command that writes it is named.
+    """
+    there, columns = path.is_file(), record_columns(path) if path.is_file() else {}
+    if names := [n.removeprefix(SCORES) for n in columns if n.startswith(SCORES)]:
+        return names
     run, (stage, _, corpus) = path.parents[2], path.parent.name.partition("-")
+    if not there:
+        require_run_or_tested(run)
     verb = {"val": "validate"}.get(stage, stage)
     place = ["-c", str(run / f"{verb}-{corpus}.yaml")] if corpus else [str(run)]
     if verb == "predict":  # whose folder names a split in place of a corpus
         place = [str(run), f"--data.predict_split={corpus}"]
     keep = ["--trainer.callbacks.keep_scores=true"] * (path.stem in _KEEPING_SCORES)
-    keep += ["--overwrite"] * (bool(keep) and path.is_file())
-    return shlex.join(["attnlight", verb, *place, "--tests", path.stem if keep else TEXTS, *keep])
+    keep += ["--overwrite"] * (bool(keep) and there)
+    command = ["attnlight", verb, *place, "--tests", path.stem if keep else TEXTS, *keep]
+    lacking = f"{path} holds no scores" if there else f"there is no {path}"
+    raise InputError(f"{lacking}: run `{shlex.join(command)}`.")
 
 
 def _column(column: pa.ChunkedArray) -> NDArray[Any]:

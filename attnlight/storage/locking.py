@@ -50,7 +50,21 @@ def sole_process(folder: Path) -> Iterator[None]:
     require_no_links_out(folder)
     if (folder / _LOCK).is_symlink():  # filelock would say only that the system refuses it
         raise InputError(f"{folder / _LOCK} is a link; expected a file of attnlight: delete it.")
-    _acquire(lock, folder)
+    # Without locks of the file system, filelock warns and treats an existing file as a lock.
+    with named_errors(folder), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            lock.acquire(timeout=0)
+        except Timeout:
+            raise InputError(
+                f"another process is using {folder}: wait for it, end it, or give another --run."
+            ) from None
+    if isinstance(lock, SoftFileLock):
+        lock.release()
+        raise InputError(
+            f"the file system of {folder} does not support file locks, which protect a run from a "
+            "second process: give a --root on another one."
+        )
     try:
         leftovers = [path for pattern in _LEFTOVERS for path in folder.glob(pattern)]
         for pattern in _LEFTOVERS_OF_REPORTS:
@@ -83,21 +97,3 @@ def require_creatable(folder: Path) -> None:
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if not os.access(nearest, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-
-
-def _acquire(lock: FileLock, folder: Path) -> None:
-    # Without locks of the file system, filelock warns and treats an existing file as a lock.
-    with named_errors(folder), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            lock.acquire(timeout=0)
-        except Timeout:
-            raise InputError(
-                f"another process is using {folder}: wait for it, end it, or give another --run."
-            ) from None
-    if isinstance(lock, SoftFileLock):
-        lock.release()
-        raise InputError(
-            f"the file system of {folder} does not support file locks, which protect a run from a "
-            "second process: give a --root on another one."
-        )

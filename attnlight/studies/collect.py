@@ -57,11 +57,7 @@ def selection(folder: StudyFolder, runs: Iterable[PlannedRun], term: str) -> Sel
 
 
 def collect(folder: StudyFolder) -> bool:
-    """Write `study.json` and `study.parquet` from the finished runs.
-
-    Returns:
-        Whether any run is finished; if not, nothing is written.
-    """
+    """Write `study.json` and `study.parquet` from the finished runs, and return whether there are any."""
     states = {run: folder.state(run) for run in folder.runs.values()}
     finished = [run for run, state in states.items() if state == "finished"]
     if not finished:

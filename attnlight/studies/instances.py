@@ -29,29 +29,22 @@ _SMALLEST = float(np.finfo(np.float32).smallest_subnormal)
 
 @dataclass(frozen=True)
 class Instances:
-    """R instances of a split, grouped by text.
+    """R instances of a split, grouped by text."""
 
-    Attributes:
-        columns: Columns of a run's records, (R,) or (R, K), NaN where a value is null; `index` is
-            the dataset row of the text, ascending.
-        label: True class of each, (R,), -1 without a label.
-        classes: Names of the classes.
-        starts: Index of the first instance of each of S texts, (S,).
-        values: Counts and measures of each, (R,) or (R, H), NaN where undefined: `tokens` (whether
-            it was measured), `correct`, `nll_gold` in nats; if the problem counts chunks `gold`,
-            `found`, `matched` (whether a chunk of the labels, of the predictions, of both starts
-            there); and of a variant `COMPARED`, `KL` if recorded, `HEADS`, `agree`, `nll_base`, `choices` and
-            `tau_rows` (whether share and tau are defined).
-        several_instances: Whether an instance is a part of a text, not a complete text.
-        worst_case: The record of worst-case attention of a base on test texts, if there is one.
-    """
-
+    # Columns of a run's records, (R,) or (R, K), NaN where a value is null; `index` is the dataset
+    # row of the text, ascending.
     columns: Columns
-    label: NDArray[np.int64]
-    classes: Sequence[str]
-    starts: NDArray[np.int64]
+    label: NDArray[np.int64]  # true class of each, (R,), -1 without a label
+    classes: Sequence[str]  # names of the classes
+    starts: NDArray[np.int64]  # index of the first instance of each of S texts, (S,)
+    # Counts and measures of each, (R,) or (R, H), NaN where undefined: `tokens` (whether it was
+    # measured), `correct`, `nll_gold` in nats; if the problem counts chunks `gold`, `found`,
+    # `matched` (whether a chunk of the labels, of the predictions, of both starts there); and of a
+    # variant `COMPARED`, `KL` if recorded, `HEADS`, `agree`, `nll_base`, `choices` and `tau_rows`
+    # (whether share and tau are defined).
     values: Columns
-    several_instances: bool
+    several_instances: bool  # whether an instance is a part of a text, not a complete text
+    # The record of worst-case attention of a base on test texts, if there is one.
     worst_case: Record | None = None
 
     def measures(self) -> Measures:

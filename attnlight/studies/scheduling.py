@@ -80,7 +80,17 @@ def run_study(
             job = Job(str(file), str(root), name, folder.study.condition, "", str(Path.cwd()), {})
             schedules.append(_Schedule(folder, runs, job, executor))
         _work(schedules)
-    _compare(folders, root / name)
+    complete = {}  # conditions whose adversaries are all finished, by sums over texts
+    for folder in folders:
+        states = [folder.state(run) for run in folder.runs.values() if run.role == "adversary"]
+        finished = set(states) == {"finished"} and (folder.path / JSON).is_file()
+        if finished and folder.study.condition and folder.study.setup.several_instances:
+            complete[folder.study.condition] = folder.path
+    if complete:
+        from attnlight.report.study.conditions import write_exclusivity
+
+        with exclusive(root / name / ".lock-collect", leftovers="study.*"):
+            print(write_exclusivity(complete, root / name)[0])
     return {schedule.folder.path: schedule.outcome for schedule in schedules}
 
 
@@ -214,19 +224,3 @@ def minutes(seconds: float) -> str:
         ('1.5 min', '12 s')
     """
     return f"{seconds / 60:.1f} min" if seconds >= 60 else f"{seconds:.0f} s"
-
-
-def _compare(folders: Sequence[StudyFolder], output: Path) -> None:
-    """Compare the conditions whose adversaries are all finished, by sums over texts."""
-    complete = {}
-    for folder in folders:
-        name, runs = folder.study.condition, folder.runs.values()
-        states = [folder.state(run) for run in runs if run.role == "adversary"]
-        finished = set(states) == {"finished"} and (folder.path / JSON).is_file()
-        if finished and name and folder.study.setup.several_instances:
-            complete[name] = folder.path
-    if complete:
-        from attnlight.report.study.conditions import write_exclusivity
-
-        with exclusive(output / ".lock-collect", leftovers="study.*"):
-            print(write_exclusivity(complete, output)[0])

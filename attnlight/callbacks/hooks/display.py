@@ -27,11 +27,7 @@ _NAMED = 5  # number of texts that a warning names
 
 
 def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
-    """Mean and 95 % bootstrap interval of each measure of a record.
-
-    Returns:
-        `<measure>`, `<measure>_low` and `<measure>_high` for each measure.
-    """
+    """Mean of each measure of a record and, as `<measure>_low` and `_high`, its 95 % interval."""
     if not measures:
         return {}
     means = summarise(StoredRecord(path, "", "", None), by_class=False).means

@@ -71,27 +71,23 @@ class HeldReadouts:
         return released
 
     def release(self) -> list[Readout]:
-        """All that wait, as one readout; they wait no longer."""
+        """All that wait, as one readout, padded to the longest text; they wait no longer.
+
+        It has no states of items, which a readout that is affine in attention does not need, and
+        which are by far the largest.
+        """
         held, self._held = self._held, []
-        return [_join(held)] if held else []
-
-
-def _join(readouts: Sequence[Readout]) -> Readout:
-    """The readout of the rows of several, padded to the longest text, without states of items.
-
-    A readout that is affine in attention does not need them, and they are by far the largest.
-    """
-    first, last, which = readouts[0], readouts[-1], [*map(id, readouts)]
-    if len(readouts) == 1:
-        return first
-    if last not in _JOINED or _JOINED[last][0] != which:
-        batch = TextBatch(**_cat([vars(part.batch) for part in readouts]))
-        outputs = [replace(x.output, states=x.output.states[:, :0], layers=None) for x in readouts]
-        output = AttentionOutput(**_cat([vars(output) for output in outputs]))
-        if output.bias is not None and output.bias.ndim == 1:  # of all rows
-            output.bias = first.output.bias
-        _JOINED[last] = which, Readout(batch, output, first.model)
-    return _JOINED[last][1]
+        if len(held) < 2:
+            return held
+        first, last, which = held[0], held[-1], [*map(id, held)]
+        if last not in _JOINED or _JOINED[last][0] != which:
+            batch = TextBatch(**_cat([vars(part.batch) for part in held]))
+            outputs = [replace(x.output, states=x.output.states[:, :0], layers=None) for x in held]
+            output = AttentionOutput(**_cat([vars(output) for output in outputs]))
+            if output.bias is not None and output.bias.ndim == 1:  # of all rows
+                output.bias = first.output.bias
+            _JOINED[last] = which, Readout(batch, output, first.model)
+        return [_JOINED[last][1]]
 
 
 def _cat(parts: Sequence[Any]) -> Any:  # noqa: ANN401
