@@ -1,13 +1,13 @@
 """Attention flow: the maximum flow through the layers (Abnar & Zuidema, 2020)."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
-from scipy.sparse.csgraph import maximum_flow
 from torch import Tensor
 from typing_extensions import override
 
@@ -69,6 +69,9 @@ def flows(
 
     `matrices` (N, N) are attention by layer, layer 0 first; `shares` (N,) are what is read of each state.
     """
+    from scipy.sparse import coo_array, csr_array
+    from scipy.sparse.csgraph import maximum_flow
+
     size, layers = len(shares), len(matrices)
     source = (layers + 1) * size  # from which the last states are reached
     parts = [(np.full(size, source), layers * size + np.arange(size), shares)]
