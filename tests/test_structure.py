@@ -15,7 +15,7 @@ def classes() -> list[type]:
 
 
 def test_functions_are_full() -> None:
-    assert structure.functions_per_thousand_lines("attnlight", "docs") <= 40
+    assert structure.functions_per_thousand_lines("attnlight", "docs") <= 50
 
 
 def test_nothing_lies_loose() -> None:
