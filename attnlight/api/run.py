@@ -192,9 +192,7 @@ def run(
     folder = Path(temporary.name, *names)
     given = GivenTexts(batches, texts, rows)
     if given.cut:
-        print(
-            f"{given.cut:,} of {len(rows):,} texts are cut at the model's longest text.",
-            file=sys.stderr,
-        )
+        said = f"{given.cut:,} of {len(rows):,} texts are cut at the model's longest text."
+        print(said, file=sys.stderr)
     record_tests(chosen, network, batches, given, reader, folder)
     return Results(folder, temporary)

@@ -48,10 +48,8 @@ def main(argv: list[str]) -> int:
     files = [run / name for name in ("fit.yaml", "test.yaml") if (run / name).is_file()]
     config = read_yaml(files[0]) if files else {}
     model, data = (config.get(part) or {} for part in ("model", "data"))
-    kind, path = (
-        str(model.get("class_path", "")),
-        str((data.get("init_args") or {}).get("path") or ""),
-    )
+    kind, given = str(model.get("class_path", "")), data.get("init_args") or {}
+    path = str(given.get("path") or "")
     front: dict[str, Any] = {"library_name": "attnlight"}
     front["pipeline_tag"] = TASKS.get(kind.rpartition(".")[2], "text-classification")
     if HUB_ID.fullmatch(path) and not Path(path).exists():

@@ -51,14 +51,8 @@ _BASES: dict[str, type] = {"model": AttentionTask, "data": CorpusDataModule}
 _SECTIONS = {"model": "models", "data": "data", "trainer": "."}  # with their folders of configs/
 TABLES = (".csv", ".tsv", ".jsonl", ".parquet")  # a .json file is a configuration
 _OF_TEXTS = "attnlight.datamodules.TextDataModule"
-_OF_PROBLEM = {
-    problem: f"attnlight.datamodules.{name}DataModule"
-    for problem, name in (
-        ("tagging", "Chunking"),
-        ("pairs", "Pair"),
-        ("translation", "Translation"),
-    )
-}
+_MODULES = {"tagging": "Chunking", "pairs": "Pair", "translation": "Translation"}
+_OF_PROBLEM = {key: f"attnlight.datamodules.{name}DataModule" for key, name in _MODULES.items()}
 _IN_GROUPS = ("", "init_args.")
 _PAIR_OPTIONS = tuple(f"--data.{group}{n}" for group in _IN_GROUPS for n in ("passage", "query"))
 _NETWORK_OPTIONS = {
@@ -295,9 +289,8 @@ def _override(below: Config, above: Config) -> Config:
         if name == "trainer":
             merged[name] = trainer = lower | upper
             if "callbacks" in upper:
-                kept = [
-                    c for c in _as_list(lower.get("callbacks")) if _is_test(c, "trainer.callbacks")
-                ]
+                before = _as_list(lower.get("callbacks"))
+                kept = [one for one in before if _is_test(one, "trainer.callbacks")]
                 trainer["callbacks"] = kept + _as_list(upper["callbacks"])
             for key in (key for key in upper if key.endswith("+")):
                 added = _as_list(trainer.pop(key))
@@ -323,6 +316,5 @@ def _merged(below: Config, above: Config) -> Config:
 
 def _is_test(callback: Any, where: str) -> bool:  # noqa: ANN401
     path = callback.get("class_path") if isinstance(callback, dict) else callback
-    return isinstance(path, str) and issubclass(
-        class_of(path, Callback, where), InterpretabilityTest
-    )
+    kind = class_of(path, Callback, where) if isinstance(path, str) else Callback
+    return issubclass(kind, InterpretabilityTest)

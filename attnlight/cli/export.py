@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from attnlight.cli import export_formats as formats
 from attnlight.cli.arguments import VerbParser
 from attnlight.errors import InputError, did_you_mean
-from attnlight.records import SCORES, TEXTS, kept_scores, read_metadata, record_columns
+from attnlight.records import SCORES, TEXTS, kept_scores, read_metadata, read_rows, record_columns
 from attnlight.storage.files import read_yaml, replacing, require_no_links_out
 from attnlight.storage.foreign_classes import STORED, require_trusted
 from attnlight.storage.model_folder import tested_config
 from attnlight.storage.shipped import find_config
 
+_MARKS = "rationale_items"  # column of the record of plausibility, the number of marked items
 DESCRIPTION = """\
 Write the explanations of a run from a record that has scores of items: that of the test `Texts`, or
 one of `Plausibility` or `SaliencyAgreement` with keep_scores: true. The formats:
@@ -132,8 +133,14 @@ def _records(
     """The instances of a record in a format of JSON lines."""
     unique = ids is None or len(set(ids.tolist())) == len(ids)
     of_sentences = read_metadata(path).get("items") == "sentences"
-    if form == "eraser":
-        share = share or formats.marked_share(path, methods[0])
+    if form == "eraser" and share is None:  # the mean share, over the texts that have marked items
+        scores, marked = f"{SCORES}{methods[0]}", np.zeros(0)
+        if _MARKS in record_columns(path):
+            rows = read_rows(path, [_MARKS, "prediction", scores], measured=True)
+            marked = np.array([row[_MARKS] / max(len(row[scores]), 1) for row in rows])
+        if not marked.any():
+            raise InputError(f"{path} has no marked items to take the share of: give --share.")
+        share = float(marked[marked > 0].mean())
     for row in formats.explained_rows(path, methods):
         index = row["index"]
         if ids is not None and index >= len(ids):

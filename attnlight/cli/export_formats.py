@@ -7,12 +7,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from attnlight.errors import InputError
 from attnlight.records import KEY, SCORES, read_metadata, read_rows, record_columns
 
 FORMATS = ("jsonl", "captum", "thermostat", "eraser")
 OF_TEXTS = ("probabilities", "label", "tokens", "items")  # columns that captum and Thermostat need
-MARKS = "rationale_items"  # column of the record of plausibility, the number of marked items
 Row = dict[str, Any]
 
 
@@ -88,17 +86,6 @@ def thermostat_table(rows: Iterable[Row], method: str) -> pa.Table:
     types = {"idx": number, "position": number, "attributions": Sequence(real)}
     types |= {"tokens": Sequence(Value("string")), "label": label, "predictions": Sequence(real)}
     return pa.Table.from_pylist(found, schema=Features(types).arrow_schema)
-
-
-def marked_share(path: Path, method: str) -> float:
-    """The mean share of marked items, over the texts that have marked items."""
-    scores, marked = f"{SCORES}{method}", np.zeros(0)
-    if MARKS in record_columns(path):
-        rows = read_rows(path, [MARKS, "prediction", scores], measured=True)
-        marked = np.array([row[MARKS] / max(len(row[scores]), 1) for row in rows])
-    if not marked.any():
-        raise InputError(f"{path} has no marked items to take the share of: give --share.")
-    return float(marked[marked > 0].mean())
 
 
 def eraser_record(

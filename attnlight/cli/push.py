@@ -44,28 +44,23 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     if not HUB_ID.fullmatch(options.name):
         raise InputError(f"{options.name!r} is not the id of a repository; expected org/name.")
-    files = _files(options.run)
-    card.main([str(options.run)])
-    readme = (options.run / "report/card.md").read_text("utf-8") + _USE.format(name=options.name)
-    print(_commit(options.name, files, readme, options.private, options.overwrite))
-    return 0
-
-
-def _files(run: Path) -> dict[str, Path]:
-    """The files of a run that are sent, by their paths within its folder."""
+    run: Path = options.run
     require_run(run)
-    found = {p.relative_to(run).as_posix(): p for name in RUN_FILES for p in sorted(run.glob(name))}
-    if "best.ckpt" not in found:
+    files = {p.relative_to(run).as_posix(): p for name in RUN_FILES for p in sorted(run.glob(name))}
+    if "best.ckpt" not in files:
         raise InputError(f"there is no checkpoint {run / 'best.ckpt'} to send.")
-    (digest,) = digests(run, [found["best.ckpt"]]).values()
-    for name, path in found.items():
+    (digest,) = digests(run, [files["best.ckpt"]]).values()
+    for name, path in files.items():
         checkpoint = name.endswith(".json") and read_json(path).get("checkpoint")
         if checkpoint and not digest.startswith(str(checkpoint)):
             raise InputError(
                 f"{path} is the verdict of another checkpoint than best.ckpt: `attnlight test {run} "
                 "--tests card --overwrite` makes that of this one."
             )
-    return found
+    card.main([str(run)])
+    readme = (run / "report/card.md").read_text("utf-8") + _USE.format(name=options.name)
+    print(_commit(options.name, files, readme, options.private, options.overwrite))
+    return 0
 
 
 def _commit(name: str, files: dict[str, Path], readme: str, private: bool, overwrite: bool) -> Any:  # noqa: ANN401

@@ -36,7 +36,7 @@ def main(argv: list[str]) -> int:
     from attnlight.report import agreement as of
 
     tests = [options.test] if options.test else COMPARABLE
-    there = [test for test in tests if of.record_path(options.runs[0], test).is_file()]
+    there = [test for test in tests if (options.runs[0] / of.RECORD.format(test)).is_file()]
     test = next(iter(there or tests))
     kinds = of.KINDS if test == "saliency_agreement" else ["tau"]
     taus = of.agreement(of.read_scores(options.runs, test), options.seed, kinds)

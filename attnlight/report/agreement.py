@@ -16,13 +16,9 @@ from attnlight.report.run import require_same_instances
 from attnlight.statistics.agreement import agreement_between, mean_over_pairs, shuffled
 from attnlight.statistics.bootstrap import bootstrap_means, defined_mean
 
+RECORD = "records/test/{}.parquet"  # of a test, in the folder of a run
 _NULL = "tau_shuffled_attention"
 KINDS = {"tau": "Kendall's τ", "spearman": "Spearman", "overlap": "top tenth shared"}
-
-
-def record_path(run: Path, test: str) -> Path:
-    """The record of a run on the test split."""
-    return run / "records" / "test" / f"{test}.parquet"
 
 
 def read_scores(
@@ -42,7 +38,7 @@ def read_scores(
     """
     scores_by_run = {}
     for run in runs:
-        path = record_path(run, test)
+        path = run / RECORD.format(test)
         names = kept_scores(path)
         record = read_record(path, [*KEY, *(f"{SCORES}{name}" for name in names)])
         scores = pd.DataFrame(
@@ -52,7 +48,7 @@ def read_scores(
             scores = scores.map(np.abs, na_action="ignore")
         scores_by_run[run] = scores
     for run in runs[1:]:
-        require_same_instances(record_path(runs[0], test), record_path(run, test))
+        require_same_instances(runs[0] / RECORD.format(test), run / RECORD.format(test))
     return scores_by_run
 
 
@@ -126,7 +122,7 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
     records of a test in these runs.
     """
     columns = [name for name in taus.columns[4:] if name != _NULL]
-    available = set.intersection(*(set(record_columns(record_path(r, test))) for r in runs))
+    available = set.intersection(*(set(record_columns(r / RECORD.format(test))) for r in runs))
     kinds = [kind for kind in KINDS if any(name.startswith(f"{kind}_") for name in columns)]
     names = [name.removeprefix(f"{kinds[0]}_") for name in columns if name.startswith(kinds[0])]
     stems = {pair: "_".join(pair) for pair in combinations(names, 2)}
@@ -134,7 +130,8 @@ def pair_table(runs: Sequence[Path], taus: pd.DataFrame, test: str, seed: int = 
     measures = [f"{kind}_{'_'.join(pair)}" for pair in pairs for kind in kinds]
     lines = []
     if measures:
-        records = [read_record(record_path(run, test), [*KEY, *measures]).columns for run in runs]
+        paths = (run / RECORD.format(test) for run in runs)
+        records = [read_record(path, [*KEY, *measures]).columns for path in paths]
         each = np.stack([[record[name] for name in measures] for record in records])
         means = bootstrap_means(defined_mean(each.T), records[0][KEY[0]], seed=seed)
         of_pairs = taus.groupby(["first", "second"])[columns].mean()

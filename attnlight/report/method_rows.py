@@ -66,10 +66,8 @@ class MethodRows:
         """
         tables = []
         if self.labels:
-            sanity = [measure.column for measure in MEASURES if measure.test == "sanity"]
-            marks = {
-                (c, label): f"{mark} " for label, mark in self.verdicts.items() for c in sanity
-            }
+            (sanity,) = (measure.column for measure in MEASURES if measure.test == "sanity")
+            marks = {(sanity, label): f"{mark} " for label, mark in self.verdicts.items()}
             cells = {key: marks.get(key, "") + estimate(mean) for key, mean in self.means.items()}
             rows = [
                 [words, *(cells.get((measure.column, label), _DASH) for measure in MEASURES)]

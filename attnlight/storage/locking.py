@@ -22,10 +22,7 @@ _LEFTOVERS = (
     *(f"records/*/{LEFTOVER_GLOB.format('*.parquet')}", f"records/*/{_SHARD}"),
 )
 # `attnlight report` also writes there, without a lock, each file within seconds.
-_LEFTOVERS_OF_REPORTS = (
-    f"figures/**/{LEFTOVER_GLOB.format('*')}",
-    f"report/**/{LEFTOVER_GLOB.format('*')}",
-)
+_LEFTOVERS_OF_REPORTS = [f"{kind}/**/{LEFTOVER_GLOB.format('*')}" for kind in ("figures", "report")]
 _HOUR = 3600.0
 # Results for which the folder of a failed run is kept.
 _RESULTS = ("*.ckpt", "records/*/*.parquet", "predictions.parquet", "logs/*/metrics.csv")
@@ -69,9 +66,8 @@ def sole_process(folder: Path) -> Iterator[None]:
         leftovers = [path for pattern in _LEFTOVERS for path in folder.glob(pattern)]
         for pattern in _LEFTOVERS_OF_REPORTS:
             with suppress(OSError):  # a report may rename its file in the meantime
-                leftovers += [
-                    p for p in folder.glob(pattern) if time.time() - p.stat().st_mtime > _HOUR
-                ]
+                found, before = folder.glob(pattern), time.time() - _HOUR
+                leftovers += [path for path in found if path.stat().st_mtime < before]
         for path in leftovers:
             with suppress(OSError):
                 path.unlink()

@@ -71,9 +71,8 @@ def main(argv: list[str]) -> int:
         if options.dry_run:
             status = 0
             for number, folder in enumerate(study_folders(options.file, options.root, name)):
-                table, failed = _table(
-                    folder, selected_runs([*folder.runs.values()], roles, shard), executor
-                )
+                asked = selected_runs([*folder.runs.values()], roles, shard)
+                table, failed = _table(folder, asked, executor)
                 print("\n" * bool(number) + table, flush=True)  # the next one may take minutes
                 status = max(status, int(failed))
             return status

@@ -38,13 +38,8 @@ def attention_maps(
         found = _of_texts(model, batch.select(text[rows]), output.select(text[rows], rows))
         for row, (weights, shares) in zip(rows.tolist(), found, strict=False):
             maps[row], read[row] = weights, shares
-    return {
-        "maps": _lists(maps),
-        "maps_shape": pa.array(
-            [m if m is None else [*m.shape] for m in maps], pa.list_(pa.int32())
-        ),
-        "maps_read": _lists(read),
-    }
+    shapes = pa.array([m if m is None else [*m.shape] for m in maps], pa.list_(pa.int32()))
+    return {"maps": _lists(maps), "maps_shape": shapes, "maps_read": _lists(read)}
 
 
 def _of_texts(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 FIGURE_ROWS = 200_000
 _NAMED = 5  # number of texts that a warning names
+# The step at which Lightning logs the values of an evaluation; `global_step` is one later.
+_step = attrgetter("fit_loop.epoch_loop._batches_that_stepped")
 
 
 def interval_scalars(path: Path, measures: Sequence[str]) -> dict[str, float]:
@@ -81,8 +84,3 @@ def show_table(trainer: pl.Trainer, stage: str, name: str, scalars: Mapping[str,
         lines.append(f"| {measure} | {' | '.join(ends)} |")
     for send in receivers(trainer.loggers, "text"):
         send(f"{stage}/{name}/measures", "\n".join(lines), _step(trainer))
-
-
-def _step(trainer: pl.Trainer) -> int:
-    """The step at which Lightning logs the values of this evaluation; `global_step` is one later."""
-    return trainer.fit_loop.epoch_loop._batches_that_stepped

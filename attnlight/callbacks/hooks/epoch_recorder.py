@@ -74,11 +74,8 @@ class EpochRecorder:
             `predict` in `records/predict-<split>`.
 
     Attributes:
-        around: Who runs it.
-        rank: Number of this process.
         instances: Dataset rows of the texts to record without a limit of batches, (n,): from the
             dataset's `index` or, without one, from 0 to its length less one.
-        writer: Writes this rank's shard.
     """
 
     def __init__(

@@ -198,9 +198,8 @@ class SummaryTable(Callback):
             shown = headline_table(records, corpus, around.stage)
             if shown.row_count:
                 rich.print(shown)
-                print(
-                    f"All measures: attnlight report {shlex.quote(str(from_here(around.folder)))}"
-                )
+                place = shlex.quote(str(from_here(around.folder)))
+                print(f"All measures: attnlight report {place}")
         for test in attached:
             path = records / f"{around.stage}{around.suffix}" / f"{test.name}.parquet"
             if test.shows_table:
