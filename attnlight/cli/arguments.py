@@ -2,7 +2,6 @@
 
 import argparse
 import re
-from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from typing_extensions import override
@@ -29,12 +28,8 @@ class VerbParser(argparse.ArgumentParser):
         form = _Paragraphs
         super().__init__(f"attnlight {verb}", allow_abbrev=False, formatter_class=form, **kwargs)
 
-    @override
-    def parse_args(  # type: ignore[override]
-        self, args: Sequence[str] | None = None, namespace: None = None
-    ) -> argparse.Namespace:
-        # Of `RUN --html TEXT`, `argparse` would take RUN for all arguments of the verb.
-        return self.parse_intermixed_args(args, namespace)
+    # Of `RUN --html TEXT`, `argparse` would take RUN for all arguments of the verb.
+    parse_args = argparse.ArgumentParser.parse_intermixed_args
 
     @override
     def error(self, message: str) -> NoReturn:

@@ -1,20 +1,11 @@
 """Compose one configuration from the files and options of a command, before types are checked.
 
-`trainer.yaml` is the default. Each `-c FILE` is merged over the configuration so far, then
-`--model`, `--data`, `--trainer` and `--trainer.callbacks` in the order given; the parser applies
-all other options last.
-
-* `data`: a section that names a class or a file replaces the previous one completely; any other
-  changes single options. The file may be a table or a folder of them, the `path` of a
-  `TextDataModule` or, for a tagger and where a token and its tag are on each line, of a
-  `ChunkingDataModule`. A `Translator` reads it by `TranslationDataModule`, a model of `pairs` by
-  `PairDataModule`, and so does any other where `--data.passage` or `--data.query` is given; a variant
-  reads it as its base, and a hierarchical model has its texts split into sentences.
-* `model`: the same, but a section with the previous class, and not from a separate file, changes
-  single options. Groups of options (`net`, `optimizer`, ...) are merged, unless they name a class.
-* `trainer`: merged key by key. `callbacks+` appends; `callbacks` replaces previous callbacks except
-  interpretability tests.
-* The tests in a configuration written by `fit` are ignored by `validate`, `test` and `predict`.
+What comes after what, and what it replaces, are the rules of `docs/configuration.md`; groups of
+options (`net`, `optimizer`, ...) are merged, unless they name a class. The file of `data` may be a table
+or a folder of them, the `path` of a `TextDataModule` or, for a tagger and where a token and its tag are
+on each line, of a `ChunkingDataModule`. A `Translator` reads it by `TranslationDataModule`, a model of
+`pairs` by `PairDataModule`, and so does any other where `--data.passage` or `--data.query` is given; a
+variant reads it as its base, and a hierarchical model has its texts split into sentences.
 """
 
 import re

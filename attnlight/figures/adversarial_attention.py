@@ -1,6 +1,7 @@
 """The histogram and violins of Jain & Wallace for adversarial attention, and its frontier."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +15,10 @@ from attnlight.statistics.frontier import EPSILONS, frontier
 _EDGES = np.linspace(0.0, 0.7, 41)  # the paper's bins
 _VERY_DIFFERENT = 0.6
 _POINTS = 200
+_POINTS_DRAWN = [
+    ("worst", "P", "largest at epsilon, mean"),
+    ("search", "X", "found by search, mean"),
+]
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
@@ -39,7 +44,22 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure | None:
         attention, links = columns["max_attention"], links_of(rows)[measured]
         draw_bins(below, columns["worst_js"], attention, groups, links)
         for axes in last:
-            _frontier(axes, columns)
+            # The maximum mean divergence against the mean change of the prediction; points are denser
+            # at the left, where the curve rises.
+            points = EPSILONS[-2] * np.linspace(0, 1, _POINTS) ** 2
+            js = np.interp(points, *frontier(columns["frontier_js"], np.array(EPSILONS)))
+            axes.fill_between(points, js, 1.0, color=MUTED, alpha=0.15, linewidth=0)
+            axes.plot(points, js, color=INK, label="no attention lies above")
+            for name, marker, words in _POINTS_DRAWN:
+                if f"{name}_js" in columns:
+                    point = [np.nanmean(columns[f"{name}_{measure}"]) for measure in ("tvd", "js")]
+                    mark: dict[str, Any] = {"ms": 8, "mfc": INK, "mec": "white", "mew": 0.8}
+                    axes.plot(*point, marker, ls="", label=words, **mark)
+            axes.axhline(np.log(2), color=MUTED, linewidth=0.8, linestyle="--")
+            axes.set(xlim=(-0.01, points[-1]), ylim=(0, np.log(2) + 0.035))
+            axes.set_xlabel("Mean total variation distance of the prediction")
+            axes.set_ylabel("Mean divergence (nats)")
+            axes.legend(loc="lower right")
     return figure
 
 
@@ -53,27 +73,6 @@ def draw_divergences(axes: Axes, rows: Rows, groups: Sequence[Group]) -> None:
         searched = rows["search_js"][~np.isnan(rows["search_js"])]
         bars = np.histogram(searched, _EDGES)[0] / len(searched)
         axes.stairs(bars, _EDGES, color=MUTED, ls="--", label="found by search, all classes")
-
-
-def _frontier(axes: Axes, rows: Rows) -> None:
-    """Draw the maximum mean divergence against the mean change of the prediction."""
-    # Denser at the left, where the curve rises.
-    points = EPSILONS[-2] * np.linspace(0, 1, _POINTS) ** 2
-    js = np.interp(points, *frontier(rows["frontier_js"], np.array(EPSILONS)))
-    axes.fill_between(points, js, 1.0, color=MUTED, alpha=0.15, linewidth=0)
-    axes.plot(points, js, color=INK, label="no attention lies above")
-    for name, marker, words in (
-        ("worst", "P", "largest at epsilon, mean"),
-        ("search", "X", "found by search, mean"),
-    ):
-        if f"{name}_js" in rows:
-            point = [np.nanmean(rows[f"{name}_{measure}"]) for measure in ("tvd", "js")]
-            axes.plot(*point, marker, ms=8, mfc=INK, mec="white", mew=0.8, ls="", label=words)
-    axes.axhline(np.log(2), color=MUTED, linewidth=0.8, linestyle="--")
-    axes.set(xlim=(-0.01, points[-1]), ylim=(0, np.log(2) + 0.035))
-    axes.set_xlabel("Mean total variation distance of the prediction")
-    axes.set_ylabel("Mean divergence (nats)")
-    axes.legend(loc="lower right")
 
 
 def tables(rows: Rows, classes: Sequence[str] | None = None) -> list[RecordTable]:

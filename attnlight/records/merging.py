@@ -30,13 +30,10 @@ def merge_shards(
 ) -> int:
     """Merge the shards of all ranks into one file sorted by key, delete them, and count its rows.
 
-    Args:
-        shards: One path per rank; a rank without rows may have no file.
-        target: The parquet file, replaced atomically.
-        metadata: Plain values stored in the file.
-        expected: Dataset indices that must all occur, in any order; None: not checked.
-        drop_repeats: Keep the first of several rows of one key (padded validation) instead of
-            refusing them.
+    A rank without rows may have no shard; the target, a parquet file, is replaced atomically.
+    `expected` are dataset indices that must all occur, in any order; None: not checked.
+    `drop_repeats` keeps the first of several rows of one key (padded validation) instead of
+    refusing them.
 
     Raises:
         RecordError: A row is missing, unexpected or repeated.

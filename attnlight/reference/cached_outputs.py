@@ -104,14 +104,8 @@ def device_of(model: Any) -> torch.device:  # noqa: ANN401
 class CachedOutputs:
     """Attention and logits of a frozen model by (index, position).
 
-    Args:
-        folder: Folder written by `write_outputs`.
-        model: Gives the model, in evaluation mode, which computes the logits of many classes.
-
-    Attributes:
-        rows: Number of rows R.
-        heads: Number of heads H.
-        classes: Number of classes C.
+    The folder is one that `write_outputs` wrote, of R `rows`, H `heads` and C `classes`; `model`
+    gives the model, in evaluation mode, which computes the logits of many classes.
 
     Raises:
         InputError: A file of the folder is missing, damaged or of another format.

@@ -25,17 +25,17 @@ if TYPE_CHECKING:
 
     from attnlight.datamodules import CorpusDataModule
 
+# Of a checkpoint's model; with its time and size, an unchanged file is not read again.
+_read_identity = lru_cache(maxsize=4)(lambda path, _: read_base(path).identity)
+
 
 class FrozenBase:
     """A frozen model, given by its checkpoint, with its cached outputs for each split of a corpus.
 
     The outputs are stored beside the prepared corpus under the fingerprints of model and corpus, so
     that all runs with one base share them and can use them after its checkpoint is deleted. Of many
-    classes only attention is: the model computes logits whenever they are read.
-
-    Args:
-        path: The checkpoint.
-        identity: The model's description; None reads it from the checkpoint.
+    classes only attention is: the model computes logits whenever they are read. The model's
+    description is read from the checkpoint where no `identity` is given.
 
     Raises:
         InputError: No identity is given, and the checkpoint is missing, damaged or holds a model
@@ -150,9 +150,3 @@ def running_split(trainer: pl.Trainer) -> str:
     if trainer.testing:
         return "test"
     return "validation" if trainer.validating or trainer.sanity_checking else "train"
-
-
-@lru_cache(maxsize=4)
-def _read_identity(path: Path, _: tuple[int, ...] | None) -> BaseSpec:
-    """The identity of a checkpoint's model; an unchanged file is not read again."""
-    return read_base(path).identity

@@ -27,10 +27,8 @@ _MISSING = ("None", "nan", "<NA>", "NaT")
 class GivenTexts:
     """The texts of some rows, with the attributes that tests ask of a split of a corpus.
 
-    Args:
-        batches: The rows as batches; all but the last are of equal size.
-        reader: The model that read the rows; None if the batches were given.
-        rows: The rows, as `read_rows` returns them.
+    All batches but the last are of equal size; rows are as `read_rows` returns them, read by the
+    reader, or None where the batches were given.
 
     Attributes:
         index: Dataset index of each text.

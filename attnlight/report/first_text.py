@@ -59,12 +59,9 @@ def first_text(
 ) -> FirstText | None:
     """The first text of a page; None without such a file, or if it lacks a column of texts.
 
-    Args:
-        source: The `predictions.parquet` of a run, or a record `texts`.
-        classes: Names of the classes; None: their numbers.
-        cases: Texts of one test, of which short typical ones are preferred; None: the first rows of
-            at most six texts, chosen by a hash of the dataset index.
-        methods: Names of attributions, the best first.
+    The source is the `predictions.parquet` of a run, or a record `texts`. `cases` are texts of one
+    test, of which short typical ones are preferred; None: the first rows of at most six texts,
+    chosen by a hash of the dataset index. `methods` are names of attributions, the best first.
     """
     file = RecordFile.of(source)
     available = file.columns if file.path.is_file() else {}

@@ -27,12 +27,9 @@ def join_pieces(
 ) -> list[Piece]:
     """The pieces of a text in order.
 
-    Args:
-        tokens: What each token stands for.
-        special: Whether a token is left out, as special tokens are that attention does not weigh.
-        text: The source; "" if it is not known, so that pieces are joined by the marks of their
-            tokens.
-        spans: [start, end) of each token in it; empty of a token that is not in it.
+    `special` tokens are left out, as those are that attention does not weigh. Spans are [start,
+    end) of each token in the text, empty of a token that is not in it; without a text pieces are
+    joined by the marks of their tokens.
     """
     pieces: list[Piece] = []
     if not text:

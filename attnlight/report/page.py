@@ -44,10 +44,8 @@ def write_report(
 ) -> Path:
     """Write the report of one run and return the path of its page.
 
-    Args:
-        folder: The run folder.
-        output: Where to write; None: `report` and `figures` in the run folder.
-        show: Called with the sentence of each verdict card, in 80 columns.
+    Without `output` it goes to `report` and `figures` in the run folder. `show` is called with the
+    sentence of each verdict card, in 80 columns.
 
     Raises:
         InputError: The folder has no records, a damaged file or records of several runs.

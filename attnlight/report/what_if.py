@@ -112,12 +112,9 @@ def texts_of_run(
 ) -> dict[str, Any] | None:
     """The texts of a record `texts`, or of the predictions, as the script reads them.
 
-    Args:
-        run: The run.
-        corpus: The corpus, "" for that of training.
-        needed: Dataset indices of texts that are shown in any case.
-        room: Most bytes; of more texts, some in a random order of a fixed seed.
-        stage: `test`, `val` or `predict`; None: the first of them that has texts.
+    Texts whose dataset indices are `needed` are shown in any case; of more than fit into `room`,
+    most bytes, some in a random order of a fixed seed. The corpus "" is that of training; the stage
+    is `test`, `val` or `predict`, None: the first of them that has texts.
 
     Returns:
         Arrays in base64, and lists of one entry for each instance; None without such a record.

@@ -75,13 +75,9 @@ def resampled_sums(
     """Sums of the defined values in each bootstrap resample, from which ratios of means follow.
 
     All columns share the draws of a resample, so that differences and ratios of columns are paired.
-
-    Args:
-        pieces: Values (r, M) and clusters (r,) of each piece; a cluster may span two pieces.
-        columns: M.
-        seed: Seed of the draws.
-        in_memory: True draws clusters exactly, with all cluster sums in memory; False weights each
-            cluster by Poisson(1), in constant memory.
+    Each piece has values (r, M) and clusters (r,); a cluster may span two pieces. `in_memory` draws
+    clusters exactly, with all cluster sums in memory; else each cluster is weighted by Poisson(1),
+    in constant memory.
 
     Returns:
         For each resample, (B, 2 M), and for the observed rows, (2 M,): the sum of each column's

@@ -57,13 +57,8 @@ def exclusivity_curve(lambdas: Floats, tvd: Floats, share: Floats) -> Curve:
     A corner is a run with a larger share than every run of equal or lower cost. The lines between
     corners are attained by choosing one of two runs at random for each instance. The curve is not
     made concave: a run whose training collapsed, far to the right, would raise everything before
-    it.
-
-    Args:
-        lambdas: Lambda of each run, (P,); several runs of lambda 0 are averaged.
-        tvd: Mean total variation distance of each, (P,); NaN excludes a run. Costs below that of
-            lambda 0 count as 0.
-        share: Mean share of each, (P,); NaN excludes a run.
+    it. Measures of each run are (P,), and NaN excludes a run; several runs of lambda 0 are
+    averaged, and costs below theirs count as 0.
 
     Raises:
         InputError: There is no run of lambda 0 that has both measures.

@@ -30,12 +30,8 @@ def resampled_f1(predictions: Integers, label: Integers, classes: int) -> tuple[
     """F1 of each run, (S,), and its bootstrap replicates over instances, (B, S).
 
     Binary F1 of class 1 with two classes, else macro F1 without the classes absent from labels and
-    predictions; NaN if none is left.
-
-    Args:
-        predictions: Predicted class of each of S runs, (S, n); a negative value counts as wrong.
-        label: True class of each instance, (n,); instances with a negative value are excluded.
-        classes: Number of classes.
+    predictions; NaN if none is left. Predictions (S, n) are those of S runs, of which a negative
+    one counts as wrong; instances whose label (n,) is negative are excluded.
 
     Example:
         >>> resampled_f1(np.array([[1, 1, 0, 0]]), np.array([1, 0, 1, 0]), classes=2)[0]

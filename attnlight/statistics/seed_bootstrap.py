@@ -61,10 +61,8 @@ def seeds_then_instances(
 ) -> SeedInterval:
     """Mean over seeds of each seed's mean, with a 95 % interval over seeds and instances.
 
-    Args:
-        values: Value of each of S seeds on each instance, (S, n), NaN where undefined.
-        clusters: Cluster of each instance, (n,), in ascending order; None: one per instance.
-        bounds: Range of the measure, to which the interval is clipped.
+    Values (S, n) of S seeds are NaN where undefined; the cluster of each instance, (n,), ascends,
+    None: one per instance. The interval is clipped to `bounds`, the range of the measure.
     """
     return seed_interval(resampled_means(values, clusters), bounds=bounds)
 

@@ -24,11 +24,9 @@ def shipped_configs() -> dict[str, Path]:
 def find_config(name: str, kind: str, folder: Path = Path(), place: str = "") -> str:
     """The path of a configuration file: `name` itself, or the shipped file that it names.
 
-    Args:
-        name: A path, a class, inline YAML, or the name of a shipped file: `sst_bilstm`, `tests/cheap`.
-        kind: The folder of `configs/` that a name without a folder is looked up in.
-        folder: The folder that paths are relative to.
-        place: The file and key that give the name, for the message; empty on the command line.
+    A name is a path, to which `folder` is added, a class, inline YAML, or that of a shipped file:
+    `sst_bilstm`, looked up in the folder `kind` of `configs/`, or `tests/cheap`. `place` is the
+    file and key that give the name, for the message; empty on the command line.
 
     Raises:
         InputError: There is no such file and no shipped file of that name.

@@ -52,7 +52,16 @@ def plan(study: Study) -> list[PlannedRun]:
         if seed != base_seed:
             name = f"seed-b{base_seed}-s{seed}"
             runs.append(PlannedRun(name, "seed", seed, f"base-s{base_seed}"))
-    runs += _guided(study, [run for run in runs if (run.role, run.base) == ("seed", base)])
+    guides, others = study.guides, [run for run in runs if (run.role, run.base) == ("seed", base)]
+    by_seed = {run.seed: run.name for run in others}
+    for guide, context, seed in product(guides.names, guides.contexts, guides.seeds):
+        if context == "query_key" and guide in _WITHOUT_PRIOR:
+            continue
+        name = f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}"
+        read = context if study.setup.several_instances else None
+        # The variant of the same seed, or else the first.
+        of = by_seed.get(seed, others[0].name) if guide == "other" else None
+        runs.append(PlannedRun(name, "guide", seed, base, guide, of, context=read))
     for base_seed, (term, weights) in product(grid.bases, grid.lambdas.items()):
         prefix = f"adversary-{term}" if base_seed == first else f"adversary-b{base_seed}-{term}"
         of_base = f"base-s{base_seed}"
@@ -66,25 +75,11 @@ def plan(study: Study) -> list[PlannedRun]:
     groups = (study.base, study.uniform, study.seeds, study.guides, grid, study.roar)
     options = {role: group.options for role, group in zip(ROLES, groups, strict=True)}
     for place, run in enumerate(runs):
-        guides = selectable if run.guide == "adversary" else [run.guide_run]
+        told_by = selectable if run.guide == "adversary" else [run.guide_run]
         scorers = [scorer for scorer, *_ in run.removals[-1:]]
-        needs = tuple(filter(None, [run.base, *guides, *scorers]))
+        needs = tuple(filter(None, [run.base, *told_by, *scorers]))
         runs[place] = replace(run, needs=needs, options=options[run.role])
     return sorted(runs, key=lambda run: run.guide == "adversary")
-
-
-def _guided(study: Study, others: Sequence[PlannedRun]) -> Iterator[PlannedRun]:
-    """The guided models of the first base; `others` are its seed variants."""
-    guides, by_seed = study.guides, {run.seed: run.name for run in others}
-    for guide, context, seed in product(guides.names, guides.contexts, guides.seeds):
-        if context == "query_key" and guide in _WITHOUT_PRIOR:
-            continue
-        name = f"guide-{guide}-s{seed}" if context == "full" else f"guide-{guide}-{context}-s{seed}"
-        tagger_context = context if study.setup.several_instances else None
-        # The variant of the same seed, or else the first.
-        guide_run = by_seed.get(seed, others[0].name) if guide == "other" else None
-        base = f"base-s{study.base.seeds[0]}"
-        yield PlannedRun(name, "guide", seed, base, guide, guide_run, context=tagger_context)
 
 
 def _without_words(study: Study) -> Iterator[PlannedRun]:

@@ -49,10 +49,9 @@ def slurm_parameters(given: Iterable[str]) -> dict[str, int | float | str]:
 class SlurmExecutor(Executor):
     """Runs calls as jobs of a SLURM cluster; calls that are submitted together form an array.
 
-    Args:
-        folder: Folder of submitit's pickles and of the jobs' output. It must belong to this user,
-            because results are unpickled, and is made readable for this user only.
-        parameters: Parameters of `submitit.AutoExecutor.update_parameters`.
+    The folder is that of submitit's pickles and of the jobs' output. It must belong to this user,
+    because results are unpickled, and is made readable for this user only. Parameters are those of
+    `submitit.AutoExecutor.update_parameters`.
 
     Raises:
         InputError: `sbatch` is missing, a parameter is refused, or the folder is another user's.

@@ -26,6 +26,8 @@ from attnlight.studies.spec import Study
 State = Literal["finished", "failed", "missing"]
 PLAN = "plan.json"
 _SCHEMA = 1
+# The configuration in a file; with its time and size, an unchanged one is not read again.
+_fit_config = cache(lambda path, *_: read_yaml(path))
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,12 +133,6 @@ class StudyFolder:
         )
         whole = [run for run in runs if not run.removals]
         require_one_corpus([self.record(run.name, "test", PREDICTIONS) for run in whole], complaint)
-
-
-@cache
-def _fit_config(path: Path, *_: int) -> dict[str, Any]:
-    """The configuration in a file; an unchanged file is not read again."""
-    return read_yaml(path)
 
 
 def read_json(path: Path) -> dict[str, Any]:

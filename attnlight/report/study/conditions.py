@@ -54,9 +54,8 @@ class Condition:
 def write_exclusivity(folders: Mapping[str, Path], output: Path) -> list[Path]:
     """Compare how exclusive attention is under conditions of a study; the files, the page first.
 
-    Args:
-        folders: The folder of each condition, with its `study.json` and `study.parquet`, by name.
-        output: Where to write; the comparison's title is its name.
+    Folders are those of the conditions, by name, each with its `study.json` and `study.parquet`;
+    the comparison has the name of `output`.
 
     Raises:
         InputError: A file is missing or damaged or cannot be written, or two conditions have one

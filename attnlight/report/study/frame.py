@@ -147,7 +147,7 @@ def read_study(folder: Path) -> Study:
 
 
 def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
-    """The frame of runs from the entries of `study.json`."""
+    """The frame of runs from the entries of `study.json`; collapses follow from losses on validation."""
     rows: dict[str, Mapping[str, Any]] = {}
     for entry in entries:
         name, _, role, _ = (entry[key] for key in ("name", "seed", "role", "state"))
@@ -168,11 +168,7 @@ def _read_runs(path: Path, entries: Sequence[Mapping[str, Any]]) -> Runs:
         raise InputError(f"{path} names no finished run: run `attnlight study` first.")
     frame = pd.json_normalize(list(rows.values()), sep="_").set_index(pd.Index(rows, name="run"))
     frame = frame.reindex(columns=[*_COLUMNS, "method", *_NUMBERS])
-    return _mark_collapses(frame.astype(dict.fromkeys(_NUMBERS, float)))
-
-
-def _mark_collapses(runs: Runs) -> Runs:
-    """The runs with `collapsed`, `threshold` and `threshold_error`, by their loss on validation."""
+    runs = frame.astype(dict.fromkeys(_NUMBERS, float))
     runs = runs.assign(collapsed=False, threshold=np.nan, threshold_error=None)
     finished = runs[(runs["role"] == "adversary") & (runs["state"] == FINISHED)]
     for base, ignorant in runs.loc[runs["role"] == "base", "ignorant"].items():

@@ -102,7 +102,14 @@ def verdicts(
         no_adversary = [text("answers", "no_adversary")]
         bends = changepoints.find_changepoints(estimates, base, each_term=False)
         answers["lost"] = [*_lost(compared["lost"])] or no_adversary
-        answers["collapsed"] = _collapsed(study)
+        answers["collapsed"] = collapses = [collapse_note(study, base)]
+        for term, path in groups.lambda_paths(study, base).items():
+            if study.runs.at[base, "threshold_error"]:
+                break  # of which the note says why
+            counts = [(lam, len(runs), runs["collapsed"].sum()) for lam, runs in path.items()]
+            where = [f"{count} of {runs} at λ = {lam:g}" for lam, runs, count in counts if count]
+            total, found = sum(runs for _, runs, _ in counts), ", ".join(where) or "none"
+            collapses.append(f"{groups.term_name(term)}, of {total} runs: {found}.")
         answers["safe"] = [*map(changepoints.changepoint_sentence, bends)] or no_adversary
         answers["ranked"] = _ranked(estimates, compared["ranked"])
     by_question = {text("questions", name): list(sentences) for name, sentences in answers.items()}
@@ -174,18 +181,6 @@ def collapse_note(study: Study, base: str) -> str:
         return f"Which runs collapsed is unknown: {base_row['threshold_error']}."
     fields = {name: number(base_row[name]) for name in ("threshold", "ignorant")}
     return text("answers", "collapsed", **fields, **groups.words(study))
-
-
-def _collapsed(study: Study) -> Iterator[str]:
-    """The criterion for a collapsed adversary, and by term how many collapsed at each lambda."""
-    base = study.bases[0]
-    yield collapse_note(study, base)
-    if not study.runs.at[base, "threshold_error"]:
-        for term, path in groups.lambda_paths(study, base).items():
-            counts = [(lam, len(runs), runs["collapsed"].sum()) for lam, runs in path.items()]
-            where = [f"{count} of {runs} at λ = {lam:g}" for lam, runs, count in counts if count]
-            total = sum(len(runs) for runs in path.values())
-            yield f"{groups.term_name(term)}, of {total} runs: {', '.join(where) or 'none'}."
 
 
 def _ranked(estimates: Estimates, comparisons: Sequence[Comparison]) -> Iterator[str]:
