@@ -12,13 +12,7 @@ from typing_extensions import override
 
 from attnlight.attribution.answer_attention import answering
 from attnlight.attribution.base import Attribution, Explanation
-from attnlight.batch import (
-    PAD,
-    AttentionModel,
-    AttentionOutput,
-    HasAnswerAttention,
-    TextBatch,
-)
+from attnlight.batch import PAD, AttentionModel, AttentionOutput, HasAnswerAttention, TextBatch
 from attnlight.data.digests import text_digest
 from attnlight.errors import InputError
 from attnlight.functional.attribution.log_odds import log_odds

@@ -18,12 +18,7 @@ from attnlight.errors import InputError, require_at_least
 from attnlight.functional.attribution.log_odds import log_odds
 from attnlight.functional.attribution.relevance_rules import RelevanceRules, elementwise
 from attnlight.probing.interception import intercept
-from attnlight.probing.row_gradients import (
-    TOKENS,
-    counted_tokens,
-    row_gradients,
-    text_blocks,
-)
+from attnlight.probing.row_gradients import TOKENS, counted_tokens, row_gradients, text_blocks
 
 _KNOWN = (
     "Linear, Conv1d, LSTM and GRU of one layer and one direction, LayerNorm, RMSNorm, Tanh, ReLU, GELU, "

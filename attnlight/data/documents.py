@@ -42,14 +42,11 @@ class Documents:
 
 
 class DocumentReader:
-    """Reads the documents of a source in chunks.
+    """Reads the documents of a source in chunks, from the text or token columns that it names.
 
-    Args:
-        rows: The source's rows.
-        source: The source, which names its text or token columns.
-        extras, remove: As of `TokenColumns`; whole numbers are stored in one byte each, others in four.
-        joint: Separator between the texts of several columns.
-        line_breaks: Read a backslash before an n as a line break.
+    Of the per-token columns `extras` and `remove` (`TokenColumns`) whole numbers are stored in one byte
+    each, others in four. The texts of several columns are joined by `joint`; with `line_breaks` a
+    backslash before an n is read as one.
     """
 
     def __init__(

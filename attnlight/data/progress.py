@@ -13,11 +13,9 @@ _Item = TypeVar("_Item")
 
 
 class ProgressLine:
-    """Print the number of finished steps of a loop on stderr, at most every 30 seconds.
+    """Print the number of finished steps on stderr, at most every 30 seconds.
 
-    Args:
-        what: What is done.
-        total: Number of steps; infinite if unknown.
+    The line says `what` is done, and the `total` of steps, infinite if unknown.
     """
 
     def __init__(self, what: str, total: float) -> None:

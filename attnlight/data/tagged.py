@@ -78,15 +78,10 @@ class TaggedColumns:
 
 
 class TaggedReader:
-    """Read sentences of a source.
+    """Reads the tagged sentences of a source, or of the column file that its rows were read from.
 
-    Args:
-        rows: The source's rows.
-        source: The source, for messages.
-        columns: The columns of words, of tags and, where they are read, of part-of-speech tags:
-            lists of strings, or of whole numbers, which may have names.
-        file: The column file that the rows were read from, if any.
-        marks: Columns of numbers, by the name that they get.
+    The columns are those of words, of tags and, where they are read, of part-of-speech tags: lists of
+    strings, or of whole numbers, which may have names; `marks` are those of numbers, by their new names.
 
     Attributes:
         names: Names of each column's numbers; None for a column of strings or unnamed numbers.

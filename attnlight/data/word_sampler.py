@@ -23,11 +23,8 @@ class WordSampler:
 
     A token continues a word (`##ing`), is punctuation (no letter or digit), begins with a capital, or
     is of the kind `other`, as unknown words are. A word of a kind of which fewer than two occur is
-    replaced by words of any kind, a word perhaps by itself, and none by a special token.
-
-    Args:
-        tokenizer: The tokenizer as JSON text.
-        texts: The texts, a `TokenDataset` or the like with a method `token_counts(size)`.
+    replaced by words of any kind, a word perhaps by itself, and none by a special token. The texts are
+    a `TokenDataset` or the like with a method `token_counts(size)`, the tokenizer is JSON text.
     """
 
     def __init__(self, tokenizer: str, texts: Any) -> None:  # noqa: ANN401

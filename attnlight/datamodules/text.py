@@ -193,20 +193,18 @@ class TextDataModule(CorpusDataModule):
             "vocabulary": list(vars(self.vocabulary).values()),
             "rules": asdict(self.rules),
         }
-        # Included only if used, so that fingerprints of other corpora do not change.
-        if self.line_breaks:
-            recipe["line_breaks"] = True
-        if self.columns.rationale is not None:
-            recipe["rationale"] = [self.columns.rationale, self.columns.rationale_labels]
-        recipe |= self._tokenizer_recipe()
-        if self.columns.remove is not None:
-            recipe["remove"] = self.columns.remove
-        if self.edits.edit_of is not None:
-            recipe["edits"] = list(vars(self.edits).values())
-        if self.sentence_rules is not None:
-            # Nested and flat batches are read from the same prepared corpus.
-            recipe["sentences"] = self._capped.identity() | {"cap_test": self.cap_test}
-        return recipe
+        # Included only if used, so that fingerprints of other corpora do not change. Nested and flat
+        # batches are read from the same prepared corpus.
+        columns, capped = self.columns, {"cap_test": self.cap_test}
+        used = {
+            "line_breaks": self.line_breaks or None,
+            "rationale": columns.rationale and [columns.rationale, columns.rationale_labels],
+            "remove": columns.remove,
+            "edits": self.edits.edit_of and list(vars(self.edits).values()),
+            "sentences": self.sentence_rules and self._capped.identity() | capped,
+        }
+        recipe |= {name: part for name, part in used.items() if part is not None}
+        return recipe | self._tokenizer_recipe()
 
     @override
     def build(self, folder: Path) -> None:

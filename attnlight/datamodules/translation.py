@@ -167,11 +167,7 @@ class TranslationDataModule(CorpusDataModule):
         return part
 
     def _write_split(
-        self,
-        folder: Path,
-        part: Part[DocumentReader],
-        tokenizer: Tokenizer,
-        classes: list[str],
+        self, folder: Path, part: Part[DocumentReader], tokenizer: Tokenizer, classes: list[str]
     ) -> dict[str, int]:
         """Write a split, and count the links that were dropped."""
         numbers, strings = pyarrow.list_(pyarrow.int32()), pyarrow.string()

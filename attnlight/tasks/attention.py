@@ -193,10 +193,7 @@ class AttentionTask(pl.LightningModule):
         size = self.hparams["net"].get("hidden_size")
         options = Optimizer(**self.hparams["optimizer"])
         return options.scheduled(
-            self.model,
-            size,
-            lambda: self.trainer.estimated_stepping_batches,
-            self.penalties.head,
+            self.model, size, lambda: self.trainer.estimated_stepping_batches, self.penalties.head
         )
 
     @override

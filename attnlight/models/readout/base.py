@@ -8,13 +8,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from attnlight.batch import (
-    MANY_CLASSES,
-    AttentionModel,
-    AttentionOutput,
-    HasReadoutCost,
-    TextBatch,
-)
+from attnlight.batch import MANY_CLASSES, AttentionModel, AttentionOutput, HasReadoutCost, TextBatch
 from attnlight.functional import (
     erase_each,
     first_flip,
