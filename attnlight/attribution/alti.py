@@ -82,17 +82,6 @@ class AttentionBlock:
     states: Tensor
     output: Tensor
 
-    def followed_by(self, norm: nn.LayerNorm) -> "AttentionBlock":
-        """The block with a norm after its sum."""
-        parts = (
-            part - part.mean(-1, keepdim=True) for part in (self.values, self.states, self.output)
-        )
-        values, states, output = (part * norm.weight.double() for part in parts)
-        if norm.bias is not None:
-            variance = self.output.var(-1, correction=0, keepdim=True)
-            output = output + (variance + norm.eps).sqrt() * norm.bias.double()
-        return AttentionBlock(self.weights, values, states, output)
-
     def transformed(self, queries: Tensor) -> Tensor:
         """The vectors T_i(x_j) of some tokens i, (B, N, I, D): of all tokens j, the second dimension."""
         vectors = torch.einsum("bhqn,bnhd->bnqd", self.weights[:, :, queries], self.values)
@@ -131,5 +120,11 @@ def attention_block(call: LayerCall) -> "AttentionBlock":
         )
     output_map = linear_part(of_map[0][0], contexts, weights.shape[1]).double()
     mapped = torch.einsum("bhnd,hde->bnhe", values.double(), output_map)
-    block = AttentionBlock(weights.double(), mapped, call.states.double(), total.double())
-    return block.followed_by(norm) if follows and isinstance(norm, nn.LayerNorm) else block
+    vectors = mapped, call.states.double(), total.double()
+    if follows and isinstance(norm, nn.LayerNorm):
+        scale = (vectors[2].var(-1, correction=0, keepdim=True) + norm.eps).sqrt()
+        centred = (part - part.mean(-1, keepdim=True) for part in vectors)
+        mapped, states, output = (part * norm.weight.double() for part in centred)
+        bias = 0 if norm.bias is None else scale * norm.bias.double()
+        vectors = mapped, states, output + bias
+    return AttentionBlock(weights.double(), *vectors)

@@ -1,7 +1,5 @@
 """Texts that people edited until their label turned, and their originals (Kaushik et al. 2020)."""
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -118,14 +116,3 @@ def pair_edits(
     edit_of[edits[valid]] = of[valid]
     counts = {words: int(found.sum()) for words, found in left_out.items() if found.any()}
     return edit_of, {"pairs": {"edits": int(valid.sum())} | counts} if len(edits) else {}
-
-
-def require_pairs(counts: Iterable[Mapping[str, int]], columns: EditColumns) -> None:
-    """Refuse a corpus whose splits have no pair, by the counts of `pair_edits`."""
-    total = sum(map(Counter, counts), Counter[str]())
-    if not total.pop("edits", 0):
-        left_out = "".join(f", {count:,} {words}" for words, count in total.items())
-        raise InputError(
-            f"edit_of: {columns.edit_of} joins no text to an edit of it in the splits "
-            f"{', '.join(columns.edits_in)}{left_out}: name the column that both share, or other edits_in"
-        )

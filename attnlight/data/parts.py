@@ -1,5 +1,6 @@
 """Open and select the splits of a corpus before they are encoded."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from attnlight.data.conll import load_columns
 from attnlight.data.documents import DocumentReader
 from attnlight.data.duplicates import Keys, also_in, story_keys, text_keys
-from attnlight.data.edits import EditColumns, pair_edits, require_pairs
+from attnlight.data.edits import EditColumns, pair_edits
 from attnlight.data.selection import SelectedRows, Selection
 from attnlight.data.sources import Source
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
@@ -152,7 +153,14 @@ def select_splits(
             part.edit_of, pairs = found
             counts[split] |= pairs
     if edits and edits.edit_of:
-        require_pairs([split.get("pairs", {}) for split in counts.values()], edits)
+        total = sum((Counter(split.get("pairs")) for split in counts.values()), Counter[str]())
+        if not total.pop("edits", 0):
+            left_out = "".join(f", {count:,} {words}" for words, count in total.items())
+            raise InputError(
+                f"edit_of: {edits.edit_of} joins no text to an edit of it in the splits "
+                f"{', '.join(edits.edits_in)}{left_out}: name the column that both share, or other "
+                "edits_in"
+            )
     return parts, counts
 
 

@@ -149,7 +149,10 @@ class Seq2Seq(nn.Module):
             given = states.new_zeros(*real.shape, mask.shape[1]).index_put(
                 (text, position), weights[:, 0].to(states.dtype)
             )
-        parts = self._decode(batch, (states, keys, mask), state, given)
+        first = torch.full_like(batch.target[:, :1], self.target_embedding.num_embeddings - 1)
+        known = torch.cat([first, batch.target[:, :-1].clamp(min=0)], dim=1)  # the words before
+        inputs = self.dropout(self.target_embedding(known))
+        parts = self._decode(inputs, (states, keys, mask), state, given)
         before, words, attention, scores, hidden = parts
         own = attention[text, position].unsqueeze(1)
         # The map to the vocabulary is of real tokens alone, and of all steps at once.
@@ -192,14 +195,9 @@ class Seq2Seq(nn.Module):
         )
         if self.combine is not None:
             return self.dropout(self.combine(torch.cat([contexts, state], -1)).tanh()), state
-        after = self._advance(torch.cat([words, contexts], -1).flatten(0, 1), state.flatten(0, 1))
-        after = after.view_as(state)
+        inputs, start = torch.cat([words, contexts], -1).flatten(0, 1), state.flatten(0, 1)
+        after = self.cell(inputs.unsqueeze(1), start.unsqueeze(0).contiguous())[1].view_as(state)
         return self.dropout(torch.cat([after, contexts, words], -1)), after
-
-    def _advance(self, inputs: Tensor, state: Tensor) -> Tensor:
-        """The decoder's states (R, S) after one step from others, (R, S)."""
-        after: Tensor = self.cell(inputs.unsqueeze(1), state.unsqueeze(0).contiguous())[1]
-        return after.squeeze(0)
 
     def _weigh(self, keys: Tensor, state: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Weights and scores (B, T, N) of keys (B, N, A) for states of the decoder (B, T, S)."""
@@ -216,14 +214,6 @@ class Seq2Seq(nn.Module):
         if self.kind == "none":
             return torch.zeros_like(scores), scores
         return self.normalize(scores.flatten(0, 1), reached.flatten(0, 1)).view_as(scores), scores
-
-    def _words_before(self, batch: TextBatch) -> Tensor:
-        """Embeddings (B, T, E) of the words before each target token."""
-        assert batch.target is not None
-        first = torch.full_like(batch.target[:, :1], self.target_embedding.num_embeddings - 1)
-        before = torch.cat([first, batch.target[:, :-1].clamp(min=0)], dim=1)
-        words: Tensor = self.dropout(self.target_embedding(before))
-        return words
 
     def begin(
         self, batch: TextBatch, embeddings: Tensor | None = None
@@ -249,14 +239,13 @@ class Seq2Seq(nn.Module):
 
     def _decode(
         self,
-        batch: TextBatch,
+        words: Tensor,
         source: tuple[Tensor, Tensor, Tensor],
         state: Tensor,
         given: Tensor | None,
     ) -> tuple[Tensor, ...]:
-        """What `_step` returns of all steps but the states after them, (B, T, ...)."""
-        words, parts = self._words_before(batch), []
-        forced = not self.training or self.teacher_forcing == 1
+        """What `_step` returns, but the last, of all steps after words (B, T, E), (B, T, ...)."""
+        parts, forced = [], not self.training or self.teacher_forcing == 1
         if self.luong and forced and self.value is None:
             # States depend on words alone, by one recurrence.
             states, keys, mask = source
@@ -292,7 +281,8 @@ class Seq2Seq(nn.Module):
             the vocabulary reads, (B, F), and the next state.
         """
         states, keys, mask = source
-        state = self._advance(word, state) if self.luong else state
+        if self.luong:
+            state = self.cell(word.unsqueeze(1), state.unsqueeze(0).contiguous())[1].squeeze(0)
         scores = weights
         if weights is None:
             both = self._weigh(keys, state.unsqueeze(1), mask)
