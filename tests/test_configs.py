@@ -62,15 +62,33 @@ def keys(value: object) -> Iterator[str]:
 LONG = {f"babi_{task}_bilstm" for task in (2, 3)}  # whose stories take long
 
 
+def given(value: object, place: tuple[str, ...]) -> Iterator[tuple[object, ...]]:
+    """Each option below a place, with its value if that is a word or a switch and no size."""
+    if isinstance(value, dict):
+        for key, x in value.items():
+            yield from given(x, (*place, str(key)))
+    else:
+        yield *place, value if isinstance(value, str | bool) else None
+
+
+def parts(experiment: Path) -> set[tuple[object, ...]]:
+    """What an experiment has: options and kind of network of its model, columns of its corpus."""
+    model, data = (read(experiment.parent / read(experiment)[kind]) for kind in ("model", "data"))
+    (kind, corpus), options = (x["class_path"] for x in (model, data)), data.get("init_args", {})
+    net = model.get("init_args", {}).get("net", {})
+    found = {*given(model.get("init_args", {}), (kind,)), (corpus, "local", options.get("local"))}
+    found.add((kind, *map(net.get, ("encoder", "attention", "hierarchical"))))
+    return found | {(corpus, name) for name in options}
+
+
 def covering() -> set[Path]:
-    """Few experiments that have each corpus and each model: first those which add both."""
-    seen, chosen = set[str](), set[Path]()
-    parts = {x: {read(x)["model"], read(x)["data"]} for x in EXPERIMENTS if x.stem not in LONG}
-    for new in (2, 1):
-        for file, both in parts.items():
-            if len(both - seen) >= new:
-                seen |= both
-                chosen.add(file)
+    """Few experiments that have all parts which any has: always the one that adds most."""
+    left = {x: parts(x) for x in EXPERIMENTS if x.stem not in LONG}
+    chosen = set[Path]()
+    while any(left.values()):
+        chosen.add(file := max(left, key=lambda x: len(left[x])))
+        seen = left[file]
+        left = {x: found - seen for x, found in left.items()}
     return chosen
 
 
