@@ -56,6 +56,7 @@ def of_studies(archive: Any, names: str) -> dict[str, str]:
 
 
 READINGS = sorted(build_results.TABLES.keys() - {"pairs_reasons"})
+SLOW = {"readings 0", "readings 3", "readings 5", "reasons", "erasures"}
 PARTS: dict[str, Callable[[Any], dict[str, str]]] = {  # each takes seconds
     **{f"readings {k}": partial(of_tables, names=READINGS[k::6]) for k in range(6)},
     "reasons": lambda archive: of_tables(archive, ["pairs_reasons"]),
@@ -70,7 +71,9 @@ PARTS: dict[str, Callable[[Any], dict[str, str]]] = {  # each takes seconds
 
 
 class TestPages:
-    @pytest.mark.parametrize("part", PARTS)
+    @pytest.mark.parametrize(
+        "part", [pytest.param(x, marks=[pytest.mark.slow] * (x in SLOW)) for x in PARTS]
+    )
     def test_agree_with_their_records(self, part: str, archive: Any) -> None:
         found = PARTS[part](archive)
         for name in found.keys() - build_results.LEFT_OUT:
