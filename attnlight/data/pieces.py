@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
-from huggingface_hub import hf_hub_download
 from tokenizers import BertWordPieceTokenizer, Tokenizer
 
 from attnlight.batch import SPECIAL_TOKENS
@@ -47,6 +46,8 @@ def find_file(path: str, name: str = _TOKENIZER) -> Path:
                 f"{rewriting_command(path, 'AutoTokenizer')}."
             )
         raise InputError(f"there is no {name} in {path}; expected a model's folder or its hub id.")
+    from huggingface_hub import hf_hub_download  # slow
+
     try:
         return Path(hf_hub_download(path, name))
     except (OSError, ValueError) as error:
