@@ -36,7 +36,7 @@ def check(model: Any, batch: TextBatch) -> list[str]:  # noqa: ANN401
         shapes are wrong, other promises are not checked.
 
     Raises:
-        InputError: The model is not an `AttentionModel`, or the batch no `TextBatch`.
+        InputError: The model is not an `AttentionModel`, the batch no `TextBatch`, or a text has no token.
     """
     network = network_of(model)
     if not isinstance(batch, TextBatch):
@@ -44,6 +44,7 @@ def check(model: Any, batch: TextBatch) -> list[str]:  # noqa: ANN401
             f"the batch is of type {type(batch).__name__}; expected a TextBatch, such as "
             "load(...).encode(['a film', 'dull'])."
         )
+    require_tokens(batch)
     index = batch.index
     if len(torch.unique(index)) < len(index) or (index < 0).any():
         index = torch.arange(len(index))
@@ -55,6 +56,22 @@ def check(model: Any, batch: TextBatch) -> list[str]:  # noqa: ANN401
             return broken or list(_broken(network, texts, output))
         except Exception as error:  # noqa: BLE001 - a model of the user's own may raise anything
             return [f"calls: {type(error).__name__}: {one_line(error)}."]
+
+
+def require_tokens(batch: TextBatch) -> None:
+    """Check that a batch has texts, and each of them a token.
+
+    Raises:
+        InputError: It has none, or a text is only padding.
+    """
+    if not len(batch):
+        raise InputError("a batch has no text; expected at least one.")
+    empty = ~batch.mask.flatten(1).any(-1)
+    if empty.any():
+        raise InputError(
+            f"a batch has a text without a token (index {int(batch.index[empty][0])}): leave it out, or give "
+            "it a token for an unknown word."
+        )
 
 
 def announce_broken(model: Any, batch: TextBatch) -> None:  # noqa: ANN401

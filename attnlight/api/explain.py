@@ -1,5 +1,6 @@
 """What attention and other scores say of single texts."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from math import isnan
 from typing import Any
@@ -8,6 +9,7 @@ import torch
 from torch import Tensor
 
 from attnlight.attribution import build_attributions
+from attnlight.attribution.base import passes_of
 from attnlight.batch import HasScope
 from attnlight.data.digests import digests
 from attnlight.data.progress import progress
@@ -25,6 +27,7 @@ from attnlight.report.explanation import Explanation, FlipSet, WorstCase, rankin
 METHODS = ("gradient_x_attention", "occlusion")
 EPSILON = 0.01
 _TEXTS = 32  # that are encoded together
+_TOKENS = 1_000_000  # read for one text: more take seconds
 
 
 def explain(
@@ -86,6 +89,11 @@ def explain(
                     f"text {number} has attention or logits that are not finite: the weights of the "
                     "model are damaged, or its training diverged."
                 )
+            items, length = (int(x.flatten(1).sum(-1).max()) for x in (output.mask, batch.mask))
+            passes = passes_of(named.values(), items)
+            if passes * length >= _TOKENS:
+                longest = f"the longest text, of {length:,} tokens"
+                print(f"about {passes:,.0f} forward passes of {longest}", file=sys.stderr)
             target, scores = output.logits.argmax(-1), {}
             with torch.enable_grad():
                 for label, method in named.items():

@@ -7,13 +7,14 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from numbers import Integral
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from markupsafe import escape
 from rich.console import Console
 
-from attnlight.api.check import announce_broken
+from attnlight.api.check import announce_broken, require_tokens
 from attnlight.batch import HasAnswers, TextBatch
 from attnlight.data.rows import read_rows
 from attnlight.errors import InputError, did_you_mean, require_at_least
@@ -166,6 +167,8 @@ def run(
     """
     from attnlight.api.recording import build_tests, record_tests
 
+    if not isinstance(batch_size, Integral):
+        raise InputError(f"batch_size is {batch_size!r}; it must be a whole number of at least 1.")
     require_at_least(1, batch_size=batch_size)
     rows = read_rows(data, batches=True)
     if not rows:
@@ -176,7 +179,10 @@ def run(
         reader.name_answers(sorted({str(name) for name in named if name is not None}))
     batches, reader = rows, load(reader) if isinstance(reader, str | Path) else reader
     texts = None
-    if not isinstance(rows[0], TextBatch):
+    if isinstance(rows[0], TextBatch):
+        for batch in rows:
+            require_tokens(batch)
+    else:
         reader = texts = TrainedModel.of(reader)
         batches = [
             encode_rows(reader, rows[start : start + batch_size], start)

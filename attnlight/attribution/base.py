@@ -1,6 +1,7 @@
 """The signature of an attribution method, and what all methods share."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
@@ -118,3 +119,9 @@ class Attribution(ABC):
         options = asdict(self)
         signed = not options.pop("by_size") and self.signed
         return {"name": self.name, "signed": signed, "explains": self.explains} | options
+
+
+def passes_of(methods: Iterable[Attribution], items: float) -> float:
+    """Forward passes that methods take of a text of so many items, what they share once."""
+    computed = {method.computation: method for method in methods}.values()
+    return sum(method.passes * (items if method.replacement else 1) for method in computed)

@@ -9,6 +9,7 @@ from torch.nn.functional import pad
 from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, Explanation, build_attributions
+from attnlight.attribution.base import passes_of
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.base import InterpretabilityTest
@@ -216,8 +217,7 @@ class Faithfulness(InterpretabilityTest):
 
         As if the sets of all rankings differed; those of one item cost nothing.
         """
-        computed = {method.computation: method for method in self.methods.values()}.values()
-        scores = sum(method.passes * (items if method.replacement else 1) for method in computed)
+        scores = passes_of(self.methods.values(), items)
         counts = share_counts(torch.tensor([max(1, round(items))]), self.shares)[0].tolist()
         draws = {"attention": 0, "resample": self.resamples}.get(self.replacement, 1)
         read = 0.0

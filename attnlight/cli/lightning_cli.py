@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import signal
 import sys
 import time
@@ -217,7 +218,12 @@ class AttnlightCLI(LightningCLI):
         found = {name: found[name] for name in found if config.data.init_args[name] is None}
         for name, value in found.items():
             config.data.init_args[name] = value
-        options = " ".join(f"--data.{name} {found[name]}" for name in found if name != found[name])
+        options = shlex.join(
+            word
+            for name, value in found.items()
+            if name != value
+            for word in (f"--data.{name}", str(value))
+        )
         if options and is_rank_zero():
             print(f"{data.corpus_name} is read with {options}, since nothing else is named.")
         return cast("CorpusDataModule", data)

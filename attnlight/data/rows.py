@@ -43,6 +43,11 @@ def read_rows(data: Any, batches: bool = False) -> list[Any]:  # noqa: ANN401
     if isinstance(data, Mapping):
         data = _rows_of_columns(data)
     elif isinstance(data, _DataFrame):
+        twice = data.columns[data.columns.duplicated()]
+        if len(twice):
+            raise InputError(
+                f"the data have several columns {str(twice[0])!r}: rename or remove all but one."
+            )
         data = data.to_dict("records")
     elif isinstance(data, str | bytes) or not isinstance(data, Iterable):
         text = isinstance(data, str)

@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
 from pathlib import Path
+from string import Formatter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from rich import box
 from rich.markup import escape
 from rich.table import Table as RichTable
+from typing_extensions import override
 
 from attnlight.statistics.bootstrap import MeanInterval, bootstrap_means
 from attnlight.storage.files import write_text
@@ -164,11 +166,23 @@ def number(value: float) -> str:
 
 
 def filled(text: str, **fields: object) -> str:
-    """The text with its fields formatted; a number that rounds to 0 has no minus, NaN is a dash."""
-    for name, value in fields.items():
+    """The text with its fields formatted.
+
+    A number that rounds to 0 has no minus, NaN is a dash, and a space stands before `%`.
+    """
+    return _Numbers().format(text, **fields)
+
+
+class _Numbers(Formatter):
+    """The fields of `filled`."""
+
+    @override
+    def format_field(self, value: Any, format_spec: str) -> str:
         if isinstance(value, float) and np.isnan(value):
-            text = re.sub(rf"{{{name}(:[^}}]*)?}}", "–", text)  # noqa: RUF001
-    return text.replace(":.", ":z.").format(**fields)
+            return "–"  # noqa: RUF001
+        form = f"z{format_spec}" if format_spec.startswith(".") else format_spec
+        formatted = str(super().format_field(value, form))
+        return formatted.replace("%", " %") if form.endswith("%") else formatted
 
 
 def interval(mean: Interval, form: Callable[[float], str] = number) -> str:

@@ -41,7 +41,6 @@ def headline(summary: RecordSummary) -> Headline | None:
             known = len(means) == len(bounds) and np.allclose(means[:1], means[1:], atol=1e-6)
             least = "" if not bounds or known else "at least "
             says = filled(texts["says"], value=mean.mean, other=other, least=least)
-            says = says.replace("%", " %")
             return Headline(measure, mean, says, texts["read"], texts.get("by", measure))
     for measure in () if description.headlines else defined[:1]:
         mean = summary.means[measure, None]

@@ -112,7 +112,7 @@ def one_logit(output: AttentionOutput) -> AttentionOutput:
 
 def batch_of(lengths: tuple[int, ...] = (5, 9, 2, 7)) -> TextBatch:
     generator = torch.Generator().manual_seed(0)
-    mask = torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+    mask = torch.arange(max(lengths, default=9)) < torch.tensor(lengths)[:, None]
     tokens = torch.randint(4, 50, mask.shape, generator=generator) * mask
     return TextBatch(torch.arange(len(lengths)), tokens, mask)
 
@@ -216,6 +216,11 @@ def test_translation_networks_break_nothing_but_what_is_broken(
 def test_what_is_no_model_is_refused(call: Callable[..., object], data: object) -> None:
     with pytest.raises(InputError, match="Linear is not an AttentionModel: it needs the methods"):
         call(nn.Linear(2, 2), data)
+
+
+def test_a_text_without_a_token_is_refused() -> None:
+    with pytest.raises(InputError, match=r"without a token \(index 1\)"):
+        attnlight.check(model_of(Sound), batch_of((3, 0, 2)))
 
 
 def test_texts_are_no_batch() -> None:

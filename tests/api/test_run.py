@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import html
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -197,6 +199,13 @@ def test_texts_whose_logits_are_not_finite_are_recorded_as_such(checkpoint: Path
 
 def mistakes() -> Iterator[tuple[Any, dict[str, Any], str]]:
     yield [], {}, "there are no data to test on"
+    for size in (2.5, None, "3"):
+        yield ["a"], {"batch_size": size}, f"batch_size is {size!r}; it must be a whole number"
+    twice = pd.DataFrame([["a", "b"]], columns=["text", "text"])
+    yield twice, {}, "the data have several columns 'text': rename or remove all but one"
+    nothing = replace(batch_of(), mask=torch.zeros(4, 9, dtype=torch.bool))
+    yield [batch_of(), nothing], {}, r"a batch has a text without a token \(index 0\): leave it out"
+    yield [batch_of(())], {}, "a batch has no text; expected at least one"
     yield ["a"], {"tests": "cheep"}, "did you mean"
     yield ["a"], {"tests": []}, "there is no test to run"
     yield (

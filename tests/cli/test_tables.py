@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -86,6 +87,14 @@ def test_one_table_is_tested_whole_unless_the_model_was_trained_on_it(
     printed("validate", str(run), *predictions, *QUIET, "--data=folder")
     record = read_record(run / "records/val-folder/predictions.parquet")
     assert len(record.columns["index"]) == 20
+
+
+def test_what_is_found_may_be_typed_as_it_is_said(table: Path, printed: Printed) -> None:
+    write_table(table.parent / "spaces.csv", ROWS, ("id", " a text", "label's"))
+    fit = ["fit", *MODEL, "--data=spaces.csv", "--run=r", *SMALL]
+    (line,) = said(printed(*fit))
+    given = shlex.split(line.removeprefix("spaces.csv is read with ").rpartition(",")[0])
+    assert given[:4] == ["--data.text", " a text", "--data.label", "label's"]
 
 
 def test_one_table_tests_a_model_from_elsewhere(table: Path, printed: Printed) -> None:

@@ -337,6 +337,36 @@ class TestSentence:
         assert card.case == "not_decided"
         assert re.search(r"49 % \[46, 53\] of its weight is on words that speak", card.sentence)
 
+    def test_where_the_first_words_find_little_the_best_method_is_named(
+        self, tmp_path: Path
+    ) -> None:
+        said = "; read integrated gradients (about 48 forward passes a text)."
+        for ratio in (0.2, 0.6):
+            card = card_of(tmp_path, agreement(0.56, 0.55), 0.5, ratio)
+            assert card.case == "top_words"
+            assert card.sentence.endswith(said) == (ratio == 0.2)
+
+    @pytest.mark.parametrize("defined", [0, 20, 40])
+    def test_words_whose_deletions_do_the_same(self, tmp_path: Path, defined: int) -> None:
+        """Deletions move the prediction, but no two words of most texts differently."""
+        rows = agreement(0.9, 0.9)
+        rows["somers_d_attention"][defined:100] = np.nan
+        card = card_of(tmp_path, rows)
+        assert card.case == ("yes" if defined == 40 else "unseen")
+        alike = 'predicts "dull": in fewer than 30 of its texts does deleting one word move the'
+        assert (alike in card.sentence) == (defined < 40)
+        assert "hardly moves" not in card.sentence
+
+    @pytest.mark.parametrize("name", ["50% off, or less", '{a} "b", c', "c\\d"])
+    def test_the_name_of_a_class_stays_as_it_is(self, tmp_path: Path, name: str) -> None:
+        card_of(tmp_path, agreement(0.9), own=0.5)
+        rows = agreement(0.9)
+        about = {"model": CLASSIFIER, "classes": [name]}
+        write(tmp_path, "leave_one_out_agreement", rows, **about)
+        card = verdict_of(tmp_path)
+        assert card.sentence_parts[1] == f'where it predicts "{name}"'
+        assert f'predicted class, "{name}" (yes' in card["ranks"].says
+
     def test_a_class_without_effect_beside_another(self, tmp_path: Path) -> None:
         rows = agreement(0.9, 0.9)
         rows["largest_effect"][100:] /= 25
@@ -701,6 +731,15 @@ class TestMajority:
             "classes are those of the corpus."
         )
         assert (verdict_of(tmp_path).sentence == expected) == (better != 20)
+
+    def test_texts_of_one_label_tell_nothing_of_a_model_that_is_right(self, tmp_path: Path) -> None:
+        rows = {"label": np.ones(40, np.int64), "prediction": np.ones(40, np.int64)}
+        write(tmp_path, "predictions", rows, classes=["bad", "good"])
+        card = verdict_of(tmp_path)
+        assert card.case == "majority"
+        assert 'all 40 texts have the label "good"' in card.sentence
+        assert "Train it further" not in card.sentence
+        assert card.sentence_parts[1] == "Nothing can be read here"
 
     def test_few_texts_and_texts_without_labels_show_nothing(self, tmp_path: Path) -> None:
         for texts in (29, 30):

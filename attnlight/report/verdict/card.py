@@ -259,6 +259,8 @@ def _sentence(
         if best is not None and best.has_effect:
             method = {"method": best.method, "passes": f"{best.passes:.0f}"}
             fields[name] = filled(words[name], **method)
+    little = by_size is not None and by_size.found < rules()["ranks"]["least_found"]
+    fields["little"] = fields["read"] if little else ""
     fields["follows"] = ", ".join(one.name for one in classes if one.side == "yes")
     fields["where"] = words["everywhere" if len(classes) > 1 else "in_one"]
     if speaks_of is not None:
@@ -270,9 +272,11 @@ def _sentence(
         fields["ends"] = of.span(speaks_of.opposing.interval(), percent=True)
         if case == "not_decided" and speaks_of.orders:
             case = "weight_open" if speaks_of.side == "undecided" else "nothing_to_find"
+        if case == "unseen" and speaks_of.moves:
+            case = "alike"
         more = words["more" if enough <= words["most_more"] * texts else "at_bound"]
         fields["more"] = more.format(needed=enough) if enough > texts else ""
-    return filled(of_items(words[case], records.unit), **fields).replace("%", " %")
+    return filled(of_items(words[case], records.unit), **fields)
 
 
 def _majority(records: CardRecords) -> str:
@@ -286,7 +290,7 @@ def _majority(records: CardRecords) -> str:
     gain = Estimate.of(texts, right - constant)
     if gain.interval()[0] > 0 or gain.texts < rules()["least_texts"]:
         return ""
-    return str(rules()["sentences"]["majority"]).format(
+    return str(rules()["sentences"]["majority" if len(classes) > 1 else "one_label"]).format(
         texts=f"{gain.texts:,}",
         accuracy=right.mean(),
         share=constant.mean(),

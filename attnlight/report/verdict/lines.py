@@ -118,7 +118,7 @@ def line_of(
         name,
         rule["question"].format(items=records.unit),
         answer,
-        text.replace("%", " %"),
+        text,
         value=value,
         low=low,
         high=high,

@@ -24,6 +24,7 @@ class ClassAgreement(NamedTuple):
         interval: Of `d`.
         opposing: Attention on words that speak against the prediction.
         yes_from: The least D of a yes.
+        moves: Whether deletions move the prediction enough to be compared.
         orders: Whether D is as a yes asks: as large, its interval at most the rules' `slack` below.
         side: `yes`, `between`, `no`, `opposing`, `unseen` or `undecided`.
     """
@@ -34,6 +35,7 @@ class ClassAgreement(NamedTuple):
     interval: tuple[float, float]
     opposing: Estimate
     yes_from: float
+    moves: bool
     orders: bool
     side: str
 
@@ -96,13 +98,10 @@ def _agreement(
     rule = rules()["ranks"]
     d, opposing = (Estimate.of(texts, values) for values in columns)
     (low, high), (least, most) = d.interval(confidence), opposing.interval(confidence)
-    unseen = (
-        not effects[0] >= max(rule["least_effect"], rule["least_effect_share"] * effects[1])
-        or d.texts < rules()["least_texts"]
-    )
+    moves = effects[0] >= max(rule["least_effect"], rule["least_effect_share"] * effects[1])
     orders = d.value >= yes_from and low >= yes_from - rule["slack"]
     sides = {
-        "unseen": unseen,
+        "unseen": not moves or d.texts < rules()["least_texts"],
         "opposing": least > rule["most_opposing"],
         "yes": orders and most <= rule["most_opposing"],
         "undecided": high >= yes_from or low < rule["no_below"] <= high,
@@ -111,8 +110,8 @@ def _agreement(
     }
     side = next(side for side, holds in sides.items() if holds)
     if side in ("no", "between") and effects[0] < rule["least_effect_share"] * effects[2]:
-        side = "unseen"
-    return ClassAgreement(*named, d, (low, high), opposing, yes_from, orders, side)
+        side, moves = "unseen", False
+    return ClassAgreement(*named, d, (low, high), opposing, yes_from, moves, orders, side)
 
 
 def case_of(
