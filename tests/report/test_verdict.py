@@ -446,6 +446,15 @@ class TestSentence:
         assert "the effect of deleting each sentence is 0.91 [" in card.sentence
         assert "Each state depends on its own sentence alone" in card["words"].says
 
+    def test_how_often_the_card_was_right_is_a_sentence_of_every_kind(
+        self, tmp_path: Path, licences: dict[str, Any]
+    ) -> None:
+        judged = {"evidence": {"right": [51, 54]}, "resampled": {"right": [52, 54]}}
+        licences["transformer"] = {"licensed": True, "judgement": judged}
+        card = card_of(tmp_path, agreement(0.9, 0.8), net={}, scope="Of the last layer.")
+        said = "this card was right 51 of 54 times for the last layer of a transformer."
+        assert card.remarks[0] == f"Where the use of words is known, {said}"
+
     @pytest.mark.filterwarnings("error")
     def test_without_a_licence_the_worst_class_is_told(self, tmp_path: Path) -> None:
         """Of taggers, whose tokens are never deleted from their own sentence, `own` is undefined."""
