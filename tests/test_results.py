@@ -324,9 +324,13 @@ class TestCards:
         more = {"methods": about, "replacement": "delete"}
         other, told = path.with_stem("faithfulness"), {"stage": "test", "measures": []}
         write_record(other, keys | found, test=other.stem, **told, **more)
-        (path.parents[2] / "status.json").write_text('{"state": "finished"}')
+        untested = path.parents[3] / "base-s4"
+        for run in (path.parents[2], untested):
+            run.mkdir(exist_ok=True)
+            (run / "status.json").write_text('{"state": "finished"}')
         given = (tmp_path, target, "cards", cards.KEYS, cards.card_of)
-        assert page("known_answers").archive(*given) == []
+        (left_out,) = page("known_answers").archive(*given)
+        assert str(untested) in left_out
         (row,) = pd.read_parquet(target).to_dict("records")
         assert (row["model"], row["seed"], row["kind"]) == ("mine", 3, "other")
         assert (row["case"], row["case_if_licensed"]) == ("not_established", "mixing")

@@ -20,8 +20,13 @@ KEYS = ("model", "seed")
 
 
 def card_of(run: Path) -> Row:
-    """The version of the rules, the kind of a model, the cases and sentences of its card, and its numbers."""
+    """The version of the rules, the kind of a model, the cases and sentences of its card, and its numbers.
+
+    Empty of a run that was not tested.
+    """
     card = verdict_of(run)
+    if card.case == "unmeasured":
+        return {}
     row: Row = {"version": rules()["version"]}
     row |= {name: getattr(card, name) for name in ("kind", "case", "case_if_licensed")}
     row |= {"sentence": card.sentence, "alternative": card["alternative"].says}
