@@ -340,6 +340,7 @@ class AttentionTask(pl.LightningModule):
         for name, group in groups.items():
             plain[name] = asdict(group_of(GROUPS[name], group, name))
         self.penalties = penalties = Penalties(Objective(**plain["objective"]))
+        self._penalized = False
         if not self.penalties.weights:  # the hyperparameters of a task without this group
             del plain["objective"]
             self.hparams.pop("objective", None)

@@ -58,6 +58,7 @@ def stored(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[TokenDataset
     columns = random_columns(request.param)
     write(tmp_path / "train", columns, num_shards=3)
     (tmp_path / "corpus.json").write_text('{"classes": ["a", "b", "c", "d"]}')
+    (tmp_path / "tokenizer.json").write_text("{}")
     return TokenDataset(tmp_path / "train", nested=request.param == "nested"), columns
 
 
