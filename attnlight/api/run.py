@@ -167,9 +167,9 @@ def run(
     """
     from attnlight.api.recording import build_tests, record_tests
 
+    require_at_least(1, batch_size=batch_size)
     if not isinstance(batch_size, Integral):
         raise InputError(f"batch_size is {batch_size!r}; it must be a whole number of at least 1.")
-    require_at_least(1, batch_size=batch_size)
     rows = read_rows(data, batches=True)
     if not rows:
         raise InputError("there are no data to test on; expected at least one text.")

@@ -47,7 +47,6 @@ class SelfAttentionTagger(nn.Module):
 
     Attributes:
         pairwise: Whether the output for a text takes memory for each pair of its items.
-        attention_layers: The modules that compute the attention of each layer, see `LayeredModel`.
         reach: Number of tokens on either side on which a state depends; None: all.
         parameter_parts: The modules of each part by name, from the output down, see `part_names`.
         guide: Source of the last layer's attention; None: the model's queries and keys. If all heads
@@ -95,14 +94,18 @@ class SelfAttentionTagger(nn.Module):
             size, net.heads, net.attention_dropout, uniform_heads, net.normalizer
         )
         self.decoder = Decoder(net.readout, size, num_classes, net.filter_size, net.relu_dropout)
-        self.attention_layers = [layer.get_submodule("attention") for layer in self.layers]
-        self.attention_layers.append(self.attention)
         number_layers(lambda: [interception_of(layer) for layer in self.attention_layers])
         self.reach = 0 if net.encoder == "tokens" and net.layers == 1 else None
         layers = {f"layer_{n}": (f"layers.{n - 1}",) for n in range(len(self.layers), 0, -1)}
         above = {"decoder": ("decoder",), "attention": ("attention", "norm")}
         below = {"encoder": ("projection", "recurrent"), "embedding": ("embedding", "features")}
         self.parameter_parts = above | layers | below
+
+    @property
+    def attention_layers(self) -> list[nn.Module]:
+        """The modules that compute the attention of each layer, see `LayeredModel`."""
+        below = [layer.get_submodule("attention") for layer in self.layers]
+        return [*below, self.attention]
 
     @staticmethod
     def uniform_net(net: dict[str, Any], head: int | None) -> dict[str, Any]:

@@ -23,7 +23,26 @@ from attnlight.records.reading import (
 )
 from attnlight.records.shards import Columns, ShardWriter, list_column
 
-__all__ = ["EXCLUDED", "FORMAT", "KEY", "SCORES", "TEXTS", "TEXT_MARKS", "Columns", "Record"]
-__all__ += ["RecordError", "RecordFile", "ShardWriter", "Source", "clustered_pieces"]
-__all__ += ["kept_scores", "list_column", "merge_shards", "read_metadata", "read_pieces"]
-__all__ += ["read_record", "read_rows", "record_columns"]
+__all__ = [
+    "EXCLUDED",
+    "FORMAT",
+    "KEY",
+    "SCORES",
+    "TEXTS",
+    "TEXT_MARKS",
+    "Columns",
+    "Record",
+    "RecordError",
+    "RecordFile",
+    "ShardWriter",
+    "Source",
+    "clustered_pieces",
+    "kept_scores",
+    "list_column",
+    "merge_shards",
+    "read_metadata",
+    "read_pieces",
+    "read_record",
+    "read_rows",
+    "record_columns",
+]

@@ -5,5 +5,16 @@ from attnlight.reference.cached_outputs import CachedOutputs, write_outputs
 from attnlight.reference.frozen_base import FrozenBase, running_split, using_split
 from attnlight.reference.trained import TrainedModel, evaluating, network_of
 
-__all__ = ["BaseModel", "BaseSpec", "CachedOutputs", "FrozenBase", "TrainedModel", "evaluating"]
-__all__ += ["network_of", "read_base", "running_split", "using_split", "write_outputs"]
+__all__ = [
+    "BaseModel",
+    "BaseSpec",
+    "CachedOutputs",
+    "FrozenBase",
+    "TrainedModel",
+    "evaluating",
+    "network_of",
+    "read_base",
+    "running_split",
+    "using_split",
+    "write_outputs",
+]

@@ -25,9 +25,6 @@ if TYPE_CHECKING:
 
     from attnlight.datamodules import CorpusDataModule
 
-# Of a checkpoint's model; with its time and size, an unchanged file is not read again.
-_read_identity = lru_cache(maxsize=4)(lambda path, _: read_base(path).identity)
-
 
 class FrozenBase:
     """A frozen model, given by its checkpoint, with its cached outputs for each split of a corpus.
@@ -150,3 +147,9 @@ def running_split(trainer: pl.Trainer) -> str:
     if trainer.testing:
         return "test"
     return "validation" if trainer.validating or trainer.sanity_checking else "train"
+
+
+@lru_cache(maxsize=4)
+def _read_identity(path: Path, _: tuple[int, ...] | None) -> BaseSpec:
+    """The identity of a checkpoint's model; an unchanged file is not read again."""
+    return read_base(path).identity

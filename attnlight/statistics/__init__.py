@@ -7,6 +7,18 @@ from attnlight.statistics.frontier import frontier
 from attnlight.statistics.paired import holm, mcnemar, paired_wilcoxon, ratio_of_shares
 from attnlight.statistics.seed_bootstrap import difference_of_groups, seeds_then_instances
 
-__all__ = ["collapse_threshold", "difference_of_groups", "exclusivity", "exclusivity_curve"]
-__all__ += ["exclusivity_difference", "fit_segments", "frequency_loss", "frontier", "holm"]
-__all__ += ["mcnemar", "paired_wilcoxon", "ratio_of_shares", "seeds_then_instances"]
+__all__ = [
+    "collapse_threshold",
+    "difference_of_groups",
+    "exclusivity",
+    "exclusivity_curve",
+    "exclusivity_difference",
+    "fit_segments",
+    "frequency_loss",
+    "frontier",
+    "holm",
+    "mcnemar",
+    "paired_wilcoxon",
+    "ratio_of_shares",
+    "seeds_then_instances",
+]

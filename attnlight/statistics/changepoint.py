@@ -40,7 +40,7 @@ class Fit(NamedTuple):
     change: float  # c, the change of slope at a kink or of level at a jump; 0 for a line
     place: float  # t, NaN for a line; for a jump the midpoint between the points it separates
     rss: float  # sum of the squared residuals
-    bic: float  # bayesian information criterion; lower is better
+    bic: float  # Bayesian information criterion; lower is better
 
     def at(self, x: Floats) -> Floats:
         """Fitted values (m,) at x (m,)."""

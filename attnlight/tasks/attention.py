@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 import lightning.pytorch as pl
 import torch
 from lightning.pytorch.strategies import SingleDeviceStrategy
+from lightning.pytorch.trainer.states import TrainerFn
 from lightning.pytorch.utilities.types import OptimizerLRScheduler
 from torch import Tensor
 from torch.optim.lr_scheduler import ReduceLROnPlateau
@@ -105,6 +106,11 @@ class AttentionTask(pl.LightningModule):
         return "val/objective" if Penalties(objective).marked else name, mode
 
     @property
+    def _has_penalties(self) -> bool:
+        """Whether a validation epoch measures penalties: in `fit`, whose corpus has their columns."""
+        return bool(self.penalties.weights) and self.trainer.state.fn == TrainerFn.FITTING
+
+    @property
     def learning_rate(self) -> float:
         """The learning rate of `optimizer`, by the name under which `LearningRateFinder` sets it."""
         return float(self.hparams["optimizer"]["learning_rate"])
@@ -129,10 +135,16 @@ class AttentionTask(pl.LightningModule):
         """The tokenizer of the training corpus, see `RawText`."""
         return self.raw.parsed_tokenizer
 
-    def encode(self, *texts: Any, **columns: Any) -> TextBatch:  # noqa: ANN401
-        """The batch of `TrainedModel.encode`, whose arguments these are, on the task's device."""
+    def encode(
+        self,
+        texts: Sequence[str],
+        pos: Sequence[Sequence[str]] | None = None,
+        queries: Sequence[str] | None = None,
+        candidates: Sequence[Sequence[str]] | None = None,
+    ) -> TextBatch:
+        """`TrainedModel.encode` on the task's device."""
         reader = TrainedModel(self.model, self.problem, self.raw)
-        return reader.encode(*texts, **columns).to(self.device)
+        return reader.encode(texts, pos, queries, candidates).to(self.device)
 
     def read(self, *texts: Any, **columns: Any) -> AttentionOutput:  # noqa: ANN401
         """The model's output for raw texts, in evaluation mode; arguments of `encode`."""
@@ -160,8 +172,6 @@ class AttentionTask(pl.LightningModule):
 
     @override
     def setup(self, stage: str) -> None:
-        # Validation measures penalties in `fit` alone, whose corpus has their columns.
-        self._penalized = stage == "fit" and bool(self.penalties.weights)
         self._seed = torch.initial_seed()  # before callbacks that train, such as LearningRateFinder
         corpus = self.trainer.datamodule  # type: ignore[attr-defined]
         if isinstance(corpus, CorpusDataModule):
@@ -257,7 +267,7 @@ class AttentionTask(pl.LightningModule):
             getattr(self, f"{stage}_loss").update(losses[real])
             labels = self.problem.labels(batch)
             self.problem.update(getattr(self, f"{stage}_metrics"), output, labels, real)
-            if self._penalized:
+            if self._has_penalties:
                 self.val_penalty.update(self.penalties(output, batch, real, "val")[real])
         return {"loss": losses.mean(), "output": output}
 
@@ -265,7 +275,7 @@ class AttentionTask(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         stage = "test" if self.trainer.testing else "val"
         self.log_dict(getattr(self, f"{stage}_metrics"))
-        if self._penalized:
+        if self._has_penalties:
             name, mode = self.problem.monitor
             score = {**self.val_metrics.compute(), "val/loss": self.val_loss.compute()}[name]
             penalty = self.val_penalty.compute()
@@ -340,7 +350,6 @@ class AttentionTask(pl.LightningModule):
         for name, group in groups.items():
             plain[name] = asdict(group_of(GROUPS[name], group, name))
         self.penalties = penalties = Penalties(Objective(**plain["objective"]))
-        self._penalized = False
         if not self.penalties.weights:  # the hyperparameters of a task without this group
             del plain["objective"]
             self.hparams.pop("objective", None)

@@ -8,14 +8,12 @@ import torch
 from torch import Tensor, nn
 from torchmetrics import MeanMetric, Metric, SumMetric
 
-from attnlight.batch import SPECIAL_TOKENS, AttentionOutput, TextBatch
+from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.errors import InputError, did_you_mean
 from attnlight.functional import evidence_divergence, impermissible_penalty
 from attnlight.functional.readout.instances import marked_items, texts_of_rows
-from attnlight.models import ENCODERS
-from attnlight.models.build import CUSTOM
 from attnlight.tasks.options import Objective
-from attnlight.tasks.state_penalties import WordHead, diversity, masked_words, tying
+from attnlight.tasks.state_penalties import WordHead, diversity, masked_words, tying, undefined
 
 # From the output for a batch and the options to the penalty of each instance (R,), 0 where it is not
 # defined, and whether it is defined (R,) bool. `tying` is given the embedding too, `masked_words` a head.
@@ -139,35 +137,13 @@ class Penalties(nn.Module):
         vocab_size: int,
     ) -> None:
         """Raise `InputError` if a penalty is not defined for a network of these options."""
-        normalizer, words = net.get("normalizer", "softmax"), vocab_size - len(SPECIAL_TOKENS)
-        own = problem in ("classification", "pairs") and CUSTOM not in net
-        of_states = [name for name in self.weights if name not in MARKED]
-        sizes = (model.decoder.in_features, net["embedding_size"]) if own and of_states else (0, 0)
+        normalizer = net.get("normalizer", "softmax")
         for name in self.weights:
             reason = None
-            if name in MARKED:
-                if normalizer != "softmax":
-                    reason = (
-                        f"is for attention above 0, but that of normalizer {normalizer} may be 0"
-                    )
-            elif not own:
-                reason = "is for attnlight's own classifiers of texts and pairs: leave it out"
-            elif ENCODERS[net["encoder"]].reach == 0:
-                reason = (
-                    "is for states that read other words, but encoder "
-                    f"{net['encoder']} reads each word alone"
-                )
-            elif name != "diversity" and net.get("hierarchical"):
-                reason = "is for states of words, but those of a hierarchical classifier are of sentences"
-            elif name == "tying" and sizes[0] != sizes[1]:
-                reason = (
-                    f"needs states of the size of embeddings, but they have {sizes[0]} numbers and "
-                    f"embeddings {sizes[1]}: change hidden_size or embedding_size"
-                )
-            elif name == "masked_words" and words < 2:
-                reason = (
-                    f"needs a choice of words, but the vocabulary has {max(words, 0)}: leave it out"
-                )
+            if name not in MARKED:
+                reason = undefined(name, problem, net, model, vocab_size)
+            elif normalizer != "softmax":
+                reason = f"is for attention above 0, but that of normalizer {normalizer} may be 0"
             if reason is not None:
                 raise InputError(f"lambda_{name} {reason}.")
 

@@ -1,14 +1,19 @@
 """Penalties of states: that they be unlike each other, near their words, or tell them."""
 
-from collections.abc import Callable
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from attnlight.batch import AttentionOutput, TextBatch
+from attnlight.batch import SPECIAL_TOKENS, AttentionOutput, TextBatch
 from attnlight.functional import draw_keys
 from attnlight.functional.mean_cosines import mean_cosines
+from attnlight.models import ENCODERS
+from attnlight.models.build import CUSTOM
 from attnlight.tasks.options import Objective
 
 _SHARE = 0.15  # of the states, which are asked for their words
@@ -75,3 +80,38 @@ def _mean(values: Tensor, items: Tensor) -> tuple[Tensor, Tensor]:
     """Mean of values (R, N) over items (R, N) bool, 0 where there is none, and where there is, (R,)."""
     count = items.sum(-1)
     return values.masked_fill(~items, 0.0).sum(-1) / count.clamp(min=1), count > 0
+
+
+def undefined(
+    name: str,
+    problem: str,
+    net: Mapping[str, Any],
+    model: Any,  # noqa: ANN401
+    vocab_size: int,
+) -> str | None:
+    """Why a penalty of states is not defined for a network; None: it is.
+
+    Args:
+        name: `diversity`, `tying` or `masked_words`.
+        problem: Name of the problem.
+        net: Options of the network.
+        model: The network.
+        vocab_size: Number of token ids V.
+    """
+    if problem not in ("classification", "pairs") or CUSTOM in net:
+        return "is for attnlight's own classifiers of texts and pairs: leave it out"
+    if ENCODERS[net["encoder"]].reach == 0:
+        encoder = net["encoder"]
+        return f"is for states that read other words, but encoder {encoder} reads each word alone"
+    if name != "diversity" and net.get("hierarchical"):
+        return "is for states of words, but those of a hierarchical classifier are of sentences"
+    sizes = model.decoder.in_features, net["embedding_size"]
+    if name == "tying" and sizes[0] != sizes[1]:
+        return (
+            f"needs states of the size of embeddings, but they have {sizes[0]} numbers and embeddings "
+            f"{sizes[1]}: change hidden_size or embedding_size"
+        )
+    words = vocab_size - len(SPECIAL_TOKENS)
+    if name == "masked_words" and words < 2:
+        return f"needs a choice of words, but the vocabulary has {max(words, 0)}: leave it out"
+    return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from itertools import chain, groupby
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -169,10 +170,16 @@ def sentences(t: Tables) -> Sentences:
             yield c.say("task", task=task, free=_numbers(free), most=_numbers(most))
     *tasks, sst, _ = t.rows("translation_exclusive")
     tasks = [row for row in tasks if NOT_RUN not in (row["TVD of shuffling"], row["worst JS"])]
-    for count, of in groupby(tasks, key=lambda row: _exclusive(row, sst)):
+    # By how many of the two attention is more exclusive than on SST.
+    moved, replaced = Cell(sst["TVD of shuffling"]).high, Cell(sst["worst JS"]).low
+    counts = (
+        (Cell(row["TVD of shuffling"]).low > moved) + (Cell(row["worst JS"]).high < replaced)
+        for row in tasks
+    )
+    for count, alike in groupby(zip(counts, tasks, strict=True), key=itemgetter(0)):
         each = "; ".join(
             f"{x['predicted']} {x['TVD of shuffling']} and {x['worst JS']}"
-            for x in map(_numbers, of)
+            for x in (_numbers(row) for _, row in alike)
         )
         word = ("neither", "one of the two", "both")[count]
         yield c.say("exclusive", word=word, sst=_numbers(sst), each=each)
@@ -198,12 +205,6 @@ def sentences(t: Tables) -> Sentences:
 def _numbers(row: Mapping[str, str]) -> dict[str, str]:
     """The cells of a row without their intervals."""
     return {name: Cell(cell).number if "[" in cell else cell for name, cell in row.items()}
-
-
-def _exclusive(row: Mapping[str, str], sst: Mapping[str, str]) -> int:
-    """By how many of TVD and JS attention is more exclusive than on SST."""
-    moved, replaced = ([Cell(x[y]) for x in (row, sst)] for y in ("TVD of shuffling", "worst JS"))
-    return (moved[0].low > moved[1].high) + (replaced[0].high < replaced[1].low)
 
 
 PLACES: Places = (sentences,)

@@ -83,7 +83,6 @@ def test_patched_attention_of_a_tagger_is_what_it_returns() -> None:
 def test_a_module_that_computes_several_layers() -> None:
     model, batch = tagger(layers=3), sentences()
     model.layers = nn.ModuleList([model.layers[0]] * len(model.layers))
-    model.attention_layers[1] = model.attention_layers[0]
     number_layers(lambda: model(batch))
     assert len(set(model.attention_layers)) < 3
     patches = candidates(3, 2)

@@ -246,7 +246,7 @@ def test_a_string_is_one_text_to_explain_and_no_data_to_test_on(task: AttentionT
     ("option", "value", "sentence"),
     [
         *(("batch_size", n, f"batch_size is {n}; it must be at least 1") for n in (0, -1)),
-        ("batch_size", "3", "batch_size is '3'; it must be a whole number of at least 1"),
+        ("batch_size", "3", "batch_size is '3'; it must be at least 1"),
         *(("tests", tests, "there is no test to run") for tests in ("", " ", ",", None)),
     ],
 )

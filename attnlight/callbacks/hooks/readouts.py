@@ -71,7 +71,7 @@ class HeldReadouts:
         return released
 
     def release(self) -> list[Readout]:
-        """All that wait, as one readout, padded to the longest text; they wait no longer.
+        """All held readouts joined into one, padded to the longest text; none is held afterwards.
 
         It has no states of items, which a readout that is affine in attention does not need, and
         which are by far the largest.
