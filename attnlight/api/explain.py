@@ -76,6 +76,7 @@ def explain(
             row[key] = value
     named = build_attributions(methods, "explain", least=0)
     found: list[Explanation] = []
+    most = _TOKENS
     for start in progress(range(0, len(rows), _TEXTS), f"explaining {len(rows):,} texts"):
         part = rows[start : start + _TEXTS]
         with evaluating(reader.model) as device:
@@ -91,7 +92,8 @@ def explain(
                 )
             items, length = (int(x.flatten(1).sum(-1).max()) for x in (output.mask, batch.mask))
             passes = passes_of(named.values(), items)
-            if passes * length >= _TOKENS:
+            if passes * length > most:
+                most = passes * length
                 longest = f"the longest text, of {length:,} tokens"
                 print(f"about {passes:,.0f} forward passes of {longest}", file=sys.stderr)
             target, scores = output.logits.argmax(-1), {}
