@@ -81,9 +81,9 @@ class Estimates:
         if key not in self._estimates:
             resampled = []
             for group in groups:
-                models, (values, resamples) = list(group["model"]), self._resampled(group, measure)
-                means = mean_of_models(values, models), mean_of_models(resamples, models)
-                resampled.append(means)
+                values = np.vstack(self._resampled(group, measure))
+                means = mean_of_models(values, list(group["model"]))
+                resampled.append((means[0], means[1:]))
             found = seed_interval(*resampled, bounds=measure_bounds(measure))
             fewest = min(int((~np.isnan(values)).sum()) for values, _ in resampled)
             ends = found.low, found.high
