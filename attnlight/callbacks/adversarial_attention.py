@@ -1,6 +1,6 @@
 """Can a very different attention give the same output? (Jain & Wallace 2019, 4.2.2)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
@@ -11,7 +11,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Measured, fill_undefined
 from attnlight.callbacks.hooks.readouts import WEIGHTS
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose, row_hashes
@@ -158,9 +158,7 @@ class AdversarialAttention(InterpretabilityTest):
         self._program_texts: Tensor | None = None
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         index = output.rows[:, 0]
         measured = None  # all
         if readout.by_programs and self.program_instances != 0:

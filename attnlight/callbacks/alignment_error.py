@@ -1,6 +1,6 @@
 """Does attention link words of a translation to the words that they translate?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.attribution import build_attributions
 from attnlight.batch import AttentionOutput, HasWords, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.marked import tested_split
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
@@ -102,9 +102,7 @@ class AlignmentError(InterpretabilityTest):
                 self._shown = {int(texts.index[place]): texts.words(place) for place in places}
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Any]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         if batch.links is None or batch.target is None:
             raise InputError(
                 f"{self.name} needs a corpus with links between words of translations."

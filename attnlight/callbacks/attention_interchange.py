@@ -12,7 +12,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionModel, AttentionOutput, LayeredModel, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.marked import tested_split
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.datamodules.base import CorpusDataModule
@@ -119,9 +119,7 @@ class AttentionInterchange(InterpretabilityTest):
         self._model = network.to(around.strategy.root_device).eval()
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         model, pair, other, edits = readout.model, output.rows[:, 0], batch, False
         if self._model is None:
             assert self._partners is not None

@@ -1,15 +1,13 @@
 """Does shuffling attention change the output? (Jain & Wallace 2019, 4.2.1)."""
 
-from collections.abc import Mapping
 from itertools import chain
 from typing import Any
 
 import torch
-from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.functional import js_divergence, total_variation
 from attnlight.functional._cpu import sorted_keys
 from attnlight.models.readout import Readout
@@ -49,9 +47,7 @@ class AttentionPermutation(InterpretabilityTest):
         self.metadata = {"draws": draws, "head_draws": min(head_draws, draws)}
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         all_heads, single_heads = readout.permute(self.draws, self.head_draws, self.seed)
         size = max(1, _ELEMENTS // (self.draws * output.logits.shape[-1]))
         original = torch.split(output.probabilities.unsqueeze(1), size)

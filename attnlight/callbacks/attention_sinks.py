@@ -1,7 +1,6 @@
 """How much attention lies on tokens that carry no content, and what do tests make of it?"""
 
 import unicodedata
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -9,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.datamodules.base import CorpusDataModule
 from attnlight.functional.correlation import rank_agreement
@@ -80,9 +79,7 @@ class AttentionSinks(InterpretabilityTest):
         self.measures = (*measures, "tau", "erased_top")
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         flat = FlatTexts.of(batch)  # of words, sinks are among their pieces
         texts, read = flat.batch, flat.batch.mask
         sinks = {"special": read & ~texts.attendable(), "first": read & (read.cumsum(-1) == 1)}

@@ -1,18 +1,17 @@
 """What does an explanation cost beside a prediction?"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
 
 import torch
-from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.models.readout import Readout
 
@@ -63,9 +62,7 @@ class AttributionCost(InterpretabilityTest):
         self.metadata |= {"device": named, "threads": torch.get_num_threads()}
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         model, target = readout.model, output.logits.argmax(-1)
         synchronize = torch.get_device_module(output.logits.device.type).synchronize
 

@@ -60,7 +60,8 @@ _SHARED = ("max_instances", "seed", *_UNRECORDED)  # arguments of all tests
 Level = Literal["words"] | None  # of items: words inside sentences, or those of the last attention
 PAIRS = 1 << 19  # of tokens of the texts whose attention of all layers is held at once, at most
 _LOGGER = logging.getLogger(__name__)
-_Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Mapping[str, Tensor]]
+Measured = Mapping[str, Any]  # columns of rows, (R,) or (R, K) tensors or Arrow arrays, by name
+_Measure = Callable[[Any, TextBatch, AttentionOutput, Any], Measured]
 
 
 class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
@@ -160,7 +161,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
             batch: TextBatch,
             output: AttentionOutput,
             readout: Readout | AttentionModel,
-        ) -> Mapping[str, Tensor]:
+        ) -> Measured:
             if not isinstance(readout, Readout):
                 output = output.apply(Tensor.detach)
                 readout = readout_of(batch, output, readout)
@@ -196,9 +197,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
         return plain
 
     @abstractmethod
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         """Measure each row.
 
         It may be called with a model, or with a readout of a detached output. A subclass receives a

@@ -1,6 +1,5 @@
 """How much does a variant differ from its base model? (Wiegreffe & Pinter 2019, 3 and 4)."""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -8,7 +7,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.hooks.validate_output import broken_rows
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.samplers import OnceSampler
@@ -96,9 +95,7 @@ class BaseDivergence(InterpretabilityTest):
         } | ({"tie": TIE} if self.rankings else {})
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         assert self._outputs is not None
         base_weights = self._base_attention(self._outputs, output)
         base_logits = self._outputs.logits(output.rows, batch).double()

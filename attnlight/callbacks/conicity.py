@@ -1,13 +1,10 @@
 """How alike are the states that attention weights?"""
 
-from collections.abc import Mapping
-
 import torch
-from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.functional.mean_cosines import mean_cosines
 from attnlight.models.readout import Readout
 from attnlight.probing.row_gradients import text_of_rows
@@ -35,9 +32,7 @@ class Conicity(InterpretabilityTest):
     measures = ("conicity", "absolute_conicity")
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         text = text_of_rows(batch, output)
         items = torch.zeros(output.states.shape[:2], dtype=torch.bool, device=text.device)
         items[text] = output.mask

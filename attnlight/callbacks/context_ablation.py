@@ -10,7 +10,7 @@ from typing_extensions import override
 from attnlight.attribution import AnswerAttention, LearnedHeads, build_attributions
 from attnlight.attribution.learned_heads import HeadLearner, Heads
 from attnlight.batch import AttentionOutput, HasAnswerAttention, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Measured, fill_undefined
 from attnlight.callbacks.hooks.epoch_recorder import EpochRecorder
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
@@ -161,9 +161,7 @@ class ContextAblation(InterpretabilityTest):
         return recorder
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         if not rows_are_texts(batch, output):
             raise InputError(
                 f"{self.name} needs a model with one row for each text, not for each token."

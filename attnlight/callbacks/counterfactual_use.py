@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, HasGuide, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Measured, fill_undefined
 from attnlight.callbacks.marked import tested_split
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.datamodules import TextDataModule
@@ -103,9 +103,7 @@ class CounterfactualUse(InterpretabilityTest):
         self._split = tested_split(around)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Any]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         split, model, device = self._split, readout.model, output.mask.device
         at = np.searchsorted(split.index, batch.index.cpu().numpy())
         of = np.full(len(batch), -1) if split.edit_of is None else split.edit_of[at]

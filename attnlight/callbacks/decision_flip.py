@@ -1,6 +1,5 @@
 """How much must be erased before the decision flips? (Serrano & Smith 2019, 5, and its minimum)."""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -9,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, Level, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Level, Measured, fill_undefined
 from attnlight.errors import InputError
 from attnlight.functional.ranking import TIE, random_rankings
 from attnlight.models.readout import SCORES, Gradient, Readout
@@ -90,9 +89,7 @@ class DecisionFlip(InterpretabilityTest):
         }
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         heads = output.weights.shape[1]
         if self.emptied == "uniform" and heads > 1:
             raise InputError(

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.predictions import row_labels
 from attnlight.data.word_sampler import word_replacements
 from attnlight.errors import InputError
@@ -58,9 +57,7 @@ class ErasedAccuracy(InterpretabilityTest):
         self.metadata = {"shares": list(shares), "replacement": replacement, "draws": draws}
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         items, rows = other_items(batch, output), torch.arange(len(output.rows)).to(output.rows)
         lengths, label = items.sum(-1, keepdim=True), row_labels(batch, output)
         label = torch.full_like(rows, -1) if label is None else label

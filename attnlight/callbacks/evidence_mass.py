@@ -1,6 +1,5 @@
 """Is attention on the evidence of the corpus, and is that evidence the model's own?"""
 
-from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -9,7 +8,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import UNK, AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Measured, fill_undefined
 from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
@@ -120,9 +119,7 @@ class EvidenceMass(InterpretabilityTest):
         self.measures = (*compared, "without_evidence", *swapped)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         column = marking_column(self.name, [EVIDENCE], list(batch.extras))
         tokens, mask = batch.extras[column] > 0, output.mask
         items = marked_items(tokens, batch, output)

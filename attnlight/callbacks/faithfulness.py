@@ -1,6 +1,6 @@
 """Does the prediction depend on the items that an explanation ranks first? (ERASER, 2020)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
@@ -12,7 +12,7 @@ from attnlight.attribution import DEFAULT_METHODS, Explanation, build_attributio
 from attnlight.attribution.base import passes_of
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.word_sampler import word_replacements
@@ -164,9 +164,7 @@ class Faithfulness(InterpretabilityTest):
         self._rows_of_text: int | None = None
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         target, items = output.logits.argmax(-1), other_items(batch, output)
         chosen = torch.ones_like(target, dtype=torch.bool)
         if self._rows_of_text is not None and not rows_are_texts(batch, output):

@@ -1,14 +1,13 @@
 """Does a prediction depend on a head, a layer, or any attention at all? (Michel et al., 2019)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, LayeredModel, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
 from attnlight.models.readout import Readout
@@ -75,9 +74,7 @@ class HeadAblation(InterpretabilityTest):
         self.metadata = {"ablations": self.ablations, "layers": len(model.attention_layers)}
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         replay = Replay(readout.model, batch, self.name)
         layers = range(len(replay.attention))
         heads = [range(one.weights.shape[1]) for one in replay.attention]

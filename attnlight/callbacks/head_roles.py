@@ -1,6 +1,5 @@
 """What does each head of a transformer attend to, and how many heads does the model need?"""
 
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,7 +9,7 @@ from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
 from attnlight.callbacks.attention_sinks import punctuation
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.head_ablation import HeadAblation
 from attnlight.callbacks.predictions import row_labels
 from attnlight.callbacks.surroundings import Surroundings
@@ -143,9 +142,7 @@ class HeadRoles(InterpretabilityTest):
         return torch.cat(changes).nanmean(0).view(self.metadata["layers"], -1).cpu()
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         model, texts = layered(readout.model, self.name), FlatTexts.of(batch).batch
         marks = None if self._marks is None else texts.tokens.new_tensor(self._marks)
         targets = [(batch, role_targets(texts, marks))]

@@ -1,14 +1,13 @@
 """Does attention show the tokens that a prediction needs? (Pruthi et al. 2020)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Measured, fill_undefined
 from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.predictions import row_labels
 from attnlight.callbacks.surroundings import Surroundings
@@ -69,9 +68,7 @@ class ImpermissibleMass(InterpretabilityTest):
             marking_column(self.name, [self.column], texts.extras)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         column = marking_column(self.name, [self.column], list(batch.extras))
         items = marked_items(batch.extras[column] > 0, batch, output)
         count, label = items.sum(-1), row_labels(batch, output)

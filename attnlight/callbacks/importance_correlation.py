@@ -1,6 +1,6 @@
 """Does attention agree with gradients and leave-one-out? (Jain & Wallace 2019, 4.1)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, Literal
 
@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.hooks.text_columns import score_columns
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.errors import InputError
@@ -111,9 +111,7 @@ class ImportanceCorrelation(InterpretabilityTest):
         self.metadata["gradients_of"] = self.classes or ("all" if few else "predicted")
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Any]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         scores, sample = self._scores(readout)
         # A token cannot be deleted and predicted: pairs with `loo` are over the other items.
         others = other_items(batch, output)

@@ -1,6 +1,6 @@
 """Does attention order the words as the prediction depends on each of them?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from typing_extensions import override
 from attnlight.attribution import build_attributions
 from attnlight.attribution.occlusion import Occlusion
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Measured, fill_undefined
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.selection import choose
 from attnlight.errors import InputError
@@ -110,9 +110,7 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         self._resampled = torch.from_numpy(chosen)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         target, items = output.logits.argmax(-1), other_items(batch, output)
         scores = {}
         for label, method in self.methods.items():

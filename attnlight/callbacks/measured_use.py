@@ -1,6 +1,5 @@
 """Does attention follow what the model uses, measured where every counterfactual is known?"""
 
-from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +10,7 @@ from torch.nn.functional import pad
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Measured, fill_undefined
 from attnlight.callbacks.marked import marking_column
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.pairs import EVIDENCE
@@ -105,9 +104,7 @@ class MeasuredUse(InterpretabilityTest):
         self.word_sampler = filler_sampler(corpus)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         mask, weights, target = output.mask, readout.weights, output.logits.argmax(-1)
         column = marking_column(self.name, [EVIDENCE], list(batch.extras))
         evidence = marked_items(batch.extras[column] > 0, batch, output)

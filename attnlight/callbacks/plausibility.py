@@ -1,6 +1,6 @@
 """Do explanations agree with what people call the reason? (DeYoung et al. 2020)."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.hooks.text_columns import score_columns
 from attnlight.callbacks.marked import marking_column, tested_split
 from attnlight.callbacks.surroundings import Surroundings
@@ -101,9 +101,7 @@ class Plausibility(InterpretabilityTest):
             self._set_measures(people=column == RATIONALE and ANNOTATORS in texts.extras)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Any]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         column = marking_column(self.name, self._columns, list(batch.extras))
         marked, mask = marked_items(batch.extras[column] > 0, batch, output), output.mask
         count, target = marked.sum(-1), output.logits.argmax(-1)

@@ -1,13 +1,11 @@
 """Record predictions and the entropy of attention."""
 
-from collections.abc import Mapping
-
 import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import MANY_CLASSES, AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.functional import attention_entropy
 from attnlight.functional.readout.instances import row_texts
 from attnlight.models.readout import Readout
@@ -29,9 +27,7 @@ class Predictions(InterpretabilityTest):
     measures = ("max_attention", "attention_entropy")
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         label = row_labels(batch, output)
         probabilities = output.probabilities
         columns = {} if label is None else {"label": label}

@@ -1,6 +1,6 @@
 """Do attribution methods agree on which items matter?"""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.hooks.text_columns import score_columns
 from attnlight.functional.correlation import TOP, pearson_r, rank_agreement, top_count
 from attnlight.functional.divergence import js_divergence
@@ -70,9 +70,7 @@ class SaliencyAgreement(InterpretabilityTest):
         self.measures = tuple(f"tau_{one}_{other}" for one, other in self._pairs)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Any]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         mask, target = output.mask, output.logits.argmax(-1)
         scores = {
             label: method(readout.model, batch, output, target)

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from attnlight.attribution import DEFAULT_METHODS, build_attributions
 from attnlight.batch import AttentionOutput, HasOwnParameters, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.surroundings import Surroundings
 from attnlight.data.digests import text_digest
 from attnlight.errors import InputError
@@ -151,9 +151,7 @@ class Sanity(InterpretabilityTest):
         super().begin(around)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Any]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         if not self._models:
             raise InputError(f"{self.name} has no models to compare with before `begin`.")
         target, others = output.logits.argmax(-1), other_items(batch, output)

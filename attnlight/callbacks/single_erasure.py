@@ -1,6 +1,5 @@
 """Does the top item matter more than another? (Serrano & Smith 2019, 4)."""
 
-from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -8,7 +7,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.batch import AttentionOutput, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest, Level, fill_undefined
+from attnlight.callbacks.base import InterpretabilityTest, Level, Measured, fill_undefined
 from attnlight.functional import js_divergence
 from attnlight.functional.ranking import TIE, lower_and_tied, random_others
 from attnlight.models.readout import SCORES, Gradient, Readout
@@ -75,9 +74,7 @@ class SingleErasure(InterpretabilityTest):
         self.metadata = {"gradient": gradient, "gradient_of": target, "level": level, "tie": TIE}
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         return readout.columns(self._columns, self._columns)
 
     def _columns(self, readout: Readout) -> dict[str, Tensor]:

@@ -1,6 +1,5 @@
 """Do the states that attention weights stand for their tokens?"""
 
-from collections.abc import Mapping
 from typing import Any, Literal
 
 import torch
@@ -9,7 +8,7 @@ from typing_extensions import override
 
 from attnlight.attribution.hidden_tokens import hidden_token_attribution
 from attnlight.batch import AttentionOutput, HasReach, TextBatch
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.functional import kendall_tau
 from attnlight.functional.ranking import TIE, dense_ranks
 from attnlight.functional.readout.instances import other_items
@@ -69,9 +68,7 @@ class StateTokenAgreement(InterpretabilityTest):
         self.metadata = {"tie": TIE, "probes": probes}
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Tensor]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         model = readout.model
         with torch.no_grad():
             erasure = prediction_change(readout.erase(), readout.logits)

@@ -1,6 +1,6 @@
 """Record texts with scores of their items, which the page of a run shows."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,7 +10,7 @@ from typing_extensions import override
 from attnlight.attribution import build_attributions
 from attnlight.batch import AttentionOutput, HasFreeAnswers, TextBatch
 from attnlight.callbacks.adversarial_attention import one_row_of_each_text
-from attnlight.callbacks.base import InterpretabilityTest
+from attnlight.callbacks.base import InterpretabilityTest, Measured
 from attnlight.callbacks.hooks.attention_maps import attention_maps
 from attnlight.callbacks.hooks.epoch_recorder import to_cpu
 from attnlight.callbacks.hooks.text_columns import TextColumns, item_lists, score_columns
@@ -89,9 +89,7 @@ class Texts(InterpretabilityTest):
         super().begin(around)
 
     @override
-    def measure(
-        self, batch: TextBatch, output: AttentionOutput, readout: Readout
-    ) -> Mapping[str, Any]:
+    def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         model, mask = readout.model, output.mask
         scores = {"input_gradient": input_gradient(model, batch, output, detached=True)}
         if self.leave_one_out:

@@ -26,9 +26,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None, **_: object) -> Figur
 
 
 def tables(
-    rows: Rows,
-    classes: Sequence[str] | None = None,
-    heads: Sequence[Sequence[float]] | None = None,
+    rows: Rows, classes: Sequence[str] | None = None, heads: Sequence[Sequence[float]] | None = None
 ) -> list[RecordTable]:
     """What each reading predicts and costs, what it cites, of right answers too, and the learned heads."""
     names = [name.removesuffix("_leave_one_out") for name in rows if name.startswith("drop_")]

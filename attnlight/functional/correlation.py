@@ -146,11 +146,7 @@ def rank_agreement(
 
 
 def somers_d(
-    scores: Tensor,
-    truth: Tensor,
-    mask: Tensor,
-    least: float = 0.0,
-    weights: Tensor | None = None,
+    scores: Tensor, truth: Tensor, mask: Tensor, least: float = 0.0, weights: Tensor | None = None
 ) -> Tensor:
     """Somers' D of scores given a truth, over the pairs of items that the truth separates clearly.
 

@@ -124,8 +124,7 @@ def number_layers(forward: Callable[[], object]) -> list[nn.Module]:
 
 @contextmanager
 def intercept(
-    record: Collection[int] | Literal["all"] = (),
-    patch: Mapping[int, Patch] | None = None,
+    record: Collection[int] | Literal["all"] = (), patch: Mapping[int, Patch] | None = None
 ) -> Iterator[dict[int, LayerAttention]]:
     """Record and replace attention weights of the forward passes of this thread.
 

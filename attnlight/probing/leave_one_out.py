@@ -8,10 +8,7 @@ from torch import Tensor
 from attnlight.batch import AttentionModel, AttentionOutput, HasLeaveOneOut, TextBatch
 from attnlight.functional._cpu import Budget, blocks
 from attnlight.functional.attribution.log_odds import log_odds
-from attnlight.functional.readout.instances import (
-    require_rows_of_tokens,
-    rows_are_texts,
-)
+from attnlight.functional.readout.instances import require_rows_of_tokens, rows_are_texts
 from attnlight.probing.removal import take_items
 from attnlight.probing.shared_results import shared
 

@@ -38,9 +38,7 @@ from attnlight.storage.files import write_text
 
 
 def write_report(
-    folder: Path,
-    output: Path | None = None,
-    show: Callable[[str], object] | None = None,
+    folder: Path, output: Path | None = None, show: Callable[[str], object] | None = None
 ) -> Path:
     """Write the report of one run and return the path of its page.
 

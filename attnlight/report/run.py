@@ -124,8 +124,7 @@ def stored_records(records_dir: Path) -> list[StoredRecord]:
                 if test != TEXTS:
                     records.append(StoredRecord(path, stage, test, epoch, corpus))
     return sorted(
-        records,
-        key=lambda r: (r.corpus, r.stage, r.test != "predictions", r.test, r.epoch or 0),
+        records, key=lambda r: (r.corpus, r.stage, r.test != "predictions", r.test, r.epoch or 0)
     )
 
 
