@@ -113,7 +113,13 @@ class Plausibility(InterpretabilityTest):
             found = plausibility(scores.nan_to_num(), marked & defined, defined)
             columns |= {f"{name}_{label}": values for name, values in (found | others).items()}
             kept[label] = scores
-        columns |= self._chance(marked, output)
+        orders = random_rankings(mask, output.rows, self.draws, self.seed)
+        chosen = first_items(orders, count[:, None]).flatten(0, 1)
+        of_draws = span_f1(chosen, marked.repeat_interleave(self.draws, 0)).view(-1, self.draws)
+        share = count / readout.lengths.double()
+        columns["chance_auprc"] = expected_average_precision(count, readout.lengths)
+        columns["chance_token_f1"] = share.masked_fill(count == 0, torch.nan)
+        columns["chance_iou_f1"] = of_draws.mean(-1)
         if column == RATIONALE and ANNOTATORS in batch.extras:
             bits = batch.extras[ANNOTATORS]
             each = [(bits >> place) & 1 > 0 for place in range(MAX_ANNOTATORS)]
@@ -124,15 +130,3 @@ class Plausibility(InterpretabilityTest):
         if not self.keep_scores:
             return columns
         return columns | score_columns(kept, mask) | {"probabilities": output.probabilities}
-
-    def _chance(self, marked: Tensor, output: AttentionOutput) -> dict[str, Tensor]:
-        """The measures of random orders, each (R,)."""
-        count, items = marked.sum(-1), output.mask.sum(-1)
-        orders = random_rankings(output.mask, output.rows, self.draws, self.seed)
-        chosen = first_items(orders, count[:, None])
-        each = span_f1(chosen.flatten(0, 1), marked.repeat_interleave(self.draws, 0))
-        return {
-            "chance_auprc": expected_average_precision(count, items),
-            "chance_token_f1": (count / items.double()).masked_fill(count == 0, torch.nan),
-            "chance_iou_f1": each.view(-1, self.draws).mean(-1),
-        }

@@ -34,35 +34,23 @@ class Predictions(InterpretabilityTest):
         if probabilities.shape[1] <= MANY_CLASSES:
             columns["probabilities"] = probabilities
         else:
-            columns |= _of_many_classes(probabilities, label)
+            top, classes = probabilities.topk(_TOP, dim=-1)
+            columns["probability_prediction"] = top[:, 0]
+            columns["entropy"] = torch.special.entr(probabilities).sum(-1)
+            columns |= {"top_classes": classes, "top_probabilities": top}
+            if label is not None:
+                of_label = probabilities.gather(-1, label.clamp(min=0)[:, None]).squeeze(-1)
+                columns["probability_label"] = of_label.masked_fill(label < 0, torch.nan)
         return columns | {
             "length": output.mask.sum(dim=-1),
             "attention_entropy": attention_entropy(output.weights).mean(dim=-1),
         }
 
 
-def _of_many_classes(probabilities: Tensor, label: Tensor | None) -> dict[str, Tensor]:
-    """What is recorded of probabilities (R, C) of more classes than a record holds."""
-    top, classes = probabilities.topk(_TOP, dim=-1)
-    columns = {
-        "probability_prediction": top[:, 0],
-        "entropy": torch.special.entr(probabilities).sum(-1),
-        "top_classes": classes,
-        "top_probabilities": top,
-    }
-    if label is not None:
-        of_label = probabilities.gather(-1, label.clamp(min=0)[:, None]).squeeze(-1)
-        columns["probability_label"] = of_label.masked_fill(label < 0, torch.nan)
-    return columns
-
-
 def row_labels(batch: TextBatch, output: AttentionOutput) -> Tensor | None:
     """Label of each row, (R,), from labels per text, token or target token; None without labels."""
-    if batch.target is not None:
-        return batch.target[row_texts(batch, output), output.rows[:, 1]]
-    if batch.labels is None:
+    labels = batch.labels if batch.target is None else batch.target
+    if labels is None:
         return None
-    text = row_texts(batch, output)
-    if batch.labels.ndim == 1:
-        return batch.labels[text]
-    return batch.labels[text, output.rows[:, 1]]
+    of_text = labels[row_texts(batch, output)]
+    return of_text if labels.ndim == 1 else of_text.gather(1, output.rows[:, 1:]).squeeze(1)

@@ -203,7 +203,8 @@ class AnswerModel(HuggingFaceClassifier):
         mass = chosen.sum(-1, keepdim=True)
         own = flat.sums(chosen) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
         own = torch.where(mass > 0, own, uniform(own, items.unsqueeze(1)))
-        memory = {"query": states[:, -1], "values": values, "mass": mass, "fixed": row - chosen}
+        of_rows = {"query": states[:, -1], "mass": mass, "fixed": row - chosen}
+        memory = {name: part.unsqueeze(1) for name, part in of_rows.items()} | {"values": values}
         memory |= {"item": flat.item, SHARE: flat.shares(chosen, inside)}
         first = self.free is not None and not batch.known
         if first:
@@ -229,7 +230,8 @@ class AnswerModel(HuggingFaceClassifier):
         They change the first token of an answer alone: no later token reads the last layer of the row.
         """
         memory, rows = output.memory, self.substituted(output, weights)
-        logits = self.last_layer.logits(self.transformer, memory["query"], rows, memory["values"])
+        query, text = memory["query"].squeeze(1), torch.arange(len(rows), device=rows.device)
+        logits = self.last_layer.logits(self.transformer, query, rows, memory["values"], text)
         names = () if self.free is None else (free_text.ANSWER, free_text.RAISED)
         known = {name: memory[name].unsqueeze(1) for name in names}
         return self.answer_logits(logits, memory[_REST].unsqueeze(1), known)

@@ -12,6 +12,7 @@ from typing_extensions import override
 from attnlight.batch import EOS, IMPERMISSIBLE, SEGMENT, AttentionOutput, TextBatch
 from attnlight.data.pieces import longest_text
 from attnlight.errors import InputError, require_words
+from attnlight.functional.readout.instances import texts_of_rows
 from attnlight.huggingface.configuration import build_configuration
 from attnlight.huggingface.last_layer import LastLayer
 from attnlight.huggingface.load_model import LinearForSequenceClassification
@@ -31,9 +32,10 @@ SpecialTokens = Literal["fixed", "attended"]
 Items = Literal["pieces", "words"]
 ItemsOf = Literal["both", "passage", "query"]
 InformationFlow = Literal["free", "restricted"]
-# In `AttentionOutput.memory`: the query's input to the last layer (B, D); the values of that layer
-# (B, H, N, D / H); its weights on tokens that are no items, 0 elsewhere, (B, H, N); the weight that all
-# items have together, (B, H, 1); and, where items are words, `SHARE` and the item of each token, (B, N).
+# In `AttentionOutput.memory`: the values of the last layer (B, H, N, D / H); by position of a text's rows
+# the layer's input at the query (B, P, D), the query's weights on tokens that are no items, 0 elsewhere,
+# (B, P, H, N), and the weight that all items have together, (B, P, H, 1); and, where items are words,
+# `SHARE` and the item of each token, (B, N).
 _QUERY, _VALUES, _FIXED, _MASS, _ITEM = "query", "values", "fixed", "mass", "item"
 
 
@@ -228,21 +230,26 @@ class HuggingFaceClassifier(TrainedElsewhere):
             self.transformer, embeddings, mask, patch=flow, inputs=inputs
         )
         last = found[len(self.attention_layers) - 1]
-        texts, query = torch.arange(len(batch), device=states.device), self.read_tokens(batch)
+        text, position, query = self._rows(batch)
         # Under autocast attention and logits are in half precision; tests need the full one.
-        parts = (states, last.weights[texts, :, query], last.values)
+        parts = (states, last.weights[text, :, query], last.values)
         states, row, values = (part.to(embeddings.dtype) for part in parts)
-        reached = self._items(batch) & last.allowed[texts, 0, query]
+        reached = self._items(batch)[text] & last.allowed[text, 0, query]
         chosen, mask = row * reached.unsqueeze(1), flat.sums(reached.int()) > 0
         mass = chosen.sum(-1, keepdim=True)
         own = flat.sums(chosen) / mass.clamp(min=torch.finfo(mass.dtype).tiny)
         own = torch.where(self.uniform, uniform(own, mask.unsqueeze(1)), own)
-        memory = {_QUERY: states[texts, query], _VALUES: values, _MASS: mass, _FIXED: row - chosen}
+        memory, places = {_VALUES: values}, 1 + int(position.max()) if len(text) else 0
+        of_rows = {_QUERY: states[text, query], _MASS: mass, _FIXED: row - chosen}
+        for name, part in of_rows.items():
+            grid = part.new_zeros(len(batch) * places, *part.shape[1:])
+            grid = grid.index_copy(0, text * places + position, part)
+            memory[name] = grid.unflatten(0, (len(batch), places))
         if self.whole_words:
             memory |= {_ITEM: flat.item, SHARE: flat.shares(chosen, reached)}
             states = flat.means(states)
         output = AttentionOutput(
-            rows=torch.stack([batch.index, torch.zeros_like(batch.index)], dim=1),
+            rows=torch.stack([batch.index[text], position], dim=1),
             logits=row,
             weights=own if weights is None else weights,
             item_logits=None,
@@ -252,6 +259,11 @@ class HuggingFaceClassifier(TrainedElsewhere):
             memory=memory,
         )
         return self.read_out(output, weights is None)
+
+    def _rows(self, batch: TextBatch) -> tuple[Tensor, Tensor, Tensor]:
+        """Text and position of each row, and the token whose row of attention it is, (R,) long each."""
+        texts = torch.arange(len(batch), device=batch.index.device)
+        return texts, torch.zeros_like(texts), self.read_tokens(batch)
 
     def read_out(self, output: AttentionOutput, own: bool) -> AttentionOutput:
         """An output with its logits, and with scores if its weights are the model's own."""
@@ -281,14 +293,17 @@ class HuggingFaceClassifier(TrainedElsewhere):
 
         Weights of special tokens that are no items stay what they are.
         """
-        memory, rows = output.memory, self.substituted(output, weights)
-        logits = self.last_layer.logits(self.transformer, memory[_QUERY], rows, memory[_VALUES])
-        return logits.to(memory[_QUERY].dtype)
+        text, position = texts_of_rows(output.rows), output.rows[:, 1]
+        query, values = output.memory[_QUERY][text, position], output.memory[_VALUES]
+        rows = self.substituted(output, weights)
+        logits = self.last_layer.logits(self.transformer, query, rows, values, text)
+        return logits.to(query.dtype)
 
     def substituted(self, output: AttentionOutput, weights: Tensor) -> Tensor:
-        """The query's weights over all tokens, (B, H, [K,] N), for attention over items of that shape."""
-        parts = [output.memory[name] for name in (_FIXED, _MASS)]
-        if SHARE in output.memory:
+        """The query's weights over all tokens, (R, H, [K,] N), for attention over items of that shape."""
+        text, position = texts_of_rows(output.rows), output.rows[:, 1]
+        parts = [output.memory[name][text, position] for name in (_FIXED, _MASS)]
+        if SHARE in output.memory:  # a row is a text
             parts += [output.memory[SHARE], output.memory[_ITEM].unsqueeze(1)]
         if weights.ndim == 4:
             parts = [part.unsqueeze(2) for part in parts]

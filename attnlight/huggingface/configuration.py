@@ -60,8 +60,16 @@ def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedCon
         raise InputError(
             f"the weights in {where} are quantised: give the model that they were made from."
         )
+    names, problem = options.get("architectures") or [], options.get("problem_type")
     try:
-        _check_plain(options)
+        # What transformers takes unchecked, or would make as many layers or names of.
+        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"architectures is {names!r}, expected a list of names")
+        if not isinstance(problem, str | None):
+            raise TypeError(f"problem_type is {problem!r}, expected a name")
+        for name in _COUNTS:
+            if isinstance(count := options.get(name), int) and count > _LARGEST_COUNT:
+                raise ValueError(f"{name} is {count}, expected at most {_LARGEST_COUNT:,}")
         config: PretrainedConfig = CONFIG_MAPPING[kind].from_dict(options)
         config._attn_implementation = "sdpa"  # not a kernel that the configuration names
         if not isinstance(config.get_text_config(), PretrainedConfig):
@@ -71,18 +79,6 @@ def build_configuration(content: Mapping[str, Any], where: str) -> PretrainedCon
             f"the configuration in {where} describes no model: {one_line(error)[:200]}."
         ) from error
     return config
-
-
-def _check_plain(options: Mapping[str, Any]) -> None:
-    """Check what transformers takes unchecked, or would make as many layers or names of."""
-    names, problem = options.get("architectures") or [], options.get("problem_type")
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise TypeError(f"architectures is {names!r}, expected a list of names")
-    if not isinstance(problem, str | None):
-        raise TypeError(f"problem_type is {problem!r}, expected a name")
-    for name in _COUNTS:
-        if isinstance(count := options.get(name), int) and count > _LARGEST_COUNT:
-            raise ValueError(f"{name} is {count}, expected at most {_LARGEST_COUNT:,}")
 
 
 def require_single_label(

@@ -161,23 +161,18 @@ class LastLayer:
         return torch.cat(parts, dim=1), found, cache
 
     def logits(
-        self,
-        model: PreTrainedModel,
-        states: Tensor,
-        weights: Tensor,
-        values: Tensor,
-        text: Tensor | None = None,
+        self, model: PreTrainedModel, states: Tensor, weights: Tensor, values: Tensor, text: Tensor
     ) -> Tensor:
         """Logits (R, K, C) where each query has K candidate weights in the last layer.
 
         `states` (R, D) are the layer's input at the query, `weights` (R, H, K, N) are over the `values`
-        (B, H, N, D / H) of the `text` (R,) of each; None: it is the only one of its text.
+        (B, H, N, D / H) of the `text` (R,) of each.
         """
         short, most = self._shortened(model), max(1, _BLOCK // (4 * states.shape[-1]))
         parts = []
         for block in torch.split(torch.arange(len(states)), max(1, most // weights.shape[2])):
             each = torch.split(weights[block], most, dim=2)
-            own = values[block if text is None else text[block]]
+            own = values[text[block]]
             row = [self._candidates(short, states[block], part, own) for part in each]
             parts.append(torch.cat(row, dim=1))
         return torch.cat(parts)

@@ -1,7 +1,6 @@
 """Gradients of each row's log odds, where rows are texts or tokens of texts."""
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,22 +22,6 @@ TOKENS = Budget(1 << 11, 1 << 16)
 Score = Callable[[Tensor, Tensor], Tensor]
 
 
-class Block(NamedTuple):
-    """Texts of similar length, without the padding that only longer ones need.
-
-    Attributes:
-        batch: The n texts.
-        texts: Their places in the whole batch, (n,) long.
-        rows: Places of their rows in the whole output, (r,) long, ascending.
-        items: Number of items that they have at most.
-    """
-
-    batch: TextBatch
-    texts: Tensor
-    rows: Tensor
-    items: int
-
-
 def text_of_rows(batch: TextBatch, output: AttentionOutput) -> Tensor:
     """Place in the batch of each row's text, (R,); rows are texts, or tokens of each.
 
@@ -50,8 +33,15 @@ def text_of_rows(batch: TextBatch, output: AttentionOutput) -> Tensor:
     return require_rows_of_tokens(batch, output)
 
 
-def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Iterator[Block]:
-    """All texts of a batch by blocks of at most so many tokens with padding, at least one text."""
+def text_blocks(
+    batch: TextBatch, output: AttentionOutput, tokens: int
+) -> Iterator[tuple[TextBatch, Tensor, Tensor, int]]:
+    """All texts of a batch by blocks of similar length, of at most so many tokens or of one text.
+
+    Yields:
+        The n texts without the padding that only longer ones need; their places in the batch, (n,)
+        long; places of their rows in the output, (r,) long, ascending; the most items of a text.
+    """
     text = text_of_rows(batch, output)
     text_mask = batch.mask if batch.mask.ndim == 2 else batch.mask.any(-1)
     ends = last_places(text_mask) + 1
@@ -62,11 +52,11 @@ def text_blocks(batch: TextBatch, output: AttentionOutput, tokens: int) -> Itera
         items = lengths[block.stop - 1]
         if block.stop - block.start == len(batch):
             every = torch.arange(max(len(batch), len(text)), device=text.device)
-            yield Block(batch.trim(items), every[: len(batch)], every[: len(text)], items)
+            yield batch.trim(items), every[: len(batch)], every[: len(text)], items
             return
         texts = order[block].sort().values
         rows = torch.isin(text, texts).nonzero().squeeze(-1)
-        yield Block(batch.select(texts).trim(items), texts, rows, items)
+        yield batch.select(texts).trim(items), texts, rows, items
 
 
 def product(gradient: Tensor, embeddings: Tensor) -> Tensor:

@@ -43,15 +43,9 @@ def erase_each_opaque(
     Returns:
         (B, N, C) float64; `bias` where no item remains, the original logits off the mask.
     """
-    erased = logits.double().unsqueeze(1).repeat(1, mask.shape[1], 1)
-    empty = bias.double().expand(len(mask), -1)
-    places = torch.arange(mask.shape[1], device=mask.device)
-    for pairs in torch.split(mask.nonzero(), at_once(weights, logits.shape[-1])):
-        row, item = pairs.unbind(-1)
-        candidates, nonempty = _renormalized(weights[row], places != item[:, None])
-        rows, items = row[nonempty], item[nonempty]
-        erased[rows, items] = readout(rows, candidates[nonempty]).double()
-        erased[row[~nonempty], item[~nonempty]] = empty[row[~nonempty]]
+    erased, (row, item) = logits.double().unsqueeze(1).repeat(1, mask.shape[1], 1), mask.nonzero().T
+    kept = torch.arange(mask.shape[1], device=mask.device) != item[:, None, None]
+    erased[row, item] = keep_items_opaque(readout, weights, bias, kept, row).squeeze(1)
     return erased
 
 
