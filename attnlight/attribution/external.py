@@ -87,8 +87,7 @@ class External(Attribution):
             for (index, position), text, mask in rows
         ]
         flat = torch.from_numpy(np.concatenate([np.empty(0), *found])).to(output.mask.device)
-        scores = flat.new_zeros(output.mask.shape)
-        return scores.masked_scatter(output.mask, flat), {}
+        return flat.new_zeros(output.mask.shape).masked_scatter(output.mask, flat), {}
 
     def _words(self, index: int, mask: Tensor) -> list[str]:
         """What stands at each place of a text that attention may reach: a word, or a sentence.

@@ -101,8 +101,7 @@ class IntegratedGradients(Attribution):
             )
             halved = furthest[rank < free[ordered]]
             if not len(halved):
-                scores = sums.new_zeros(mask.shape).index_add(0, row, sums)
-                return scores, error, number
+                return sums.new_zeros(mask.shape).index_add(0, row, sums), error, number
             middle = ends[halved].mean(-1)
             at_middle = line.odds(row[halved], middle)
             kept = torch.ones_like(row, dtype=torch.bool).index_fill(0, halved, value=False)

@@ -126,8 +126,7 @@ class ContextAblation(InterpretabilityTest):
         self.least, self.learn = least, learn
         self._learner: HeadLearner | None = None
         learned: dict[str, Any] = {"name": "learned_heads", "file": heads}
-        best: dict[str, Any] = learned | {"best": True, "label": "best_head"}
-        added = [best, learned] if heads else []
+        added = [learned | {"best": True, "label": "best_head"}, learned] if heads else []
         self.methods = build_attributions([*methods, *added], self.name)
         if LEAVE_ONE_OUT in self.methods:
             raise InputError(

@@ -151,8 +151,7 @@ class HeadRoles(InterpretabilityTest):
             targets[0][1][role] = group_targets(texts.labels, scheme)
         if self.repeats:
             assert self.word_sampler is not None
-            drawn = self.word_sampler.draw(batch, 1, self.seed)[0]
-            copies = repeat_half(batch, drawn)
+            copies = repeat_half(batch, self.word_sampler.draw(batch, 1, self.seed)[0])
             found = role_targets(FlatTexts.of(copies).batch)
             targets.append((copies, {f"repeated_{role}": found[role] for role in _REPEATED}))
         columns: dict[str, Tensor] = {}

@@ -15,8 +15,7 @@ def mean_costs(rows: Rows) -> dict[str, MeanInterval]:
     """Mean cost of each method by its label, with an interval that resamples batches."""
     methods, rows = recorded_methods(rows, "cost"), by_cluster(rows, "batch")
     costs = np.stack([rows[f"cost_{method}"] for method in methods], axis=1)
-    means = bootstrap_means(costs, rows["index"])
-    return dict(zip(methods, means, strict=True))
+    return dict(zip(methods, bootstrap_means(costs, rows["index"]), strict=True))
 
 
 def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:

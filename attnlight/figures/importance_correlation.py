@@ -63,8 +63,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None, **_: object) -> Figur
     with canvas(0.8 + 1.35 * len(pairs), groups) as figure:
         panels = figure.subplots(len(pairs), 1, sharex=True, squeeze=False)[:, 0]
         for axes, (first, second) in zip(panels, pairs, strict=True):
-            tau = rows[f"tau_{first}_{second}"]
-            draw_taus(axes, tau, groups)
+            draw_taus(axes, rows[f"tau_{first}_{second}"], groups)
             axes.grid(axis="x")
             axes.set_title(f"{COMPARED[first]} and {COMPARED[second]}", loc="left")
         panels[-1].set(xlim=(-1, 1), xlabel="Kendall's tau-b")

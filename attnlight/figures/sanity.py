@@ -74,8 +74,7 @@ def tables(
     A record has a digest of `weights` if the model was trained elsewhere, where no second seed is.
     """
     words, steps = recorded_methods(rows, "signed_1"), step_names(rows, parts)
-    record = Record(dict(rows), {"parts": steps, "methods": list(words)})
-    verdicts = sanity_verdicts(record)
+    verdicts = sanity_verdicts(Record(dict(rows), {"parts": steps, "methods": list(words)}))
     lines = [
         [words[label], *map(estimate, (found.randomised, found.seeds)), found.verdict]
         for label, found in verdicts.items()

@@ -44,8 +44,7 @@ def js_divergence(p: Tensor, q: Tensor) -> Tensor:
     `kl_divergence`.
     """
     total = p + q
-    present = total >= torch.finfo(total.dtype).tiny
-    safe_total = torch.where(present, total, 1.0)
+    safe_total = torch.where(total >= torch.finfo(total.dtype).tiny, total, 1.0)
     ratio = (p - q).abs() / safe_total
     close, disjoint = ratio <= 0.5, torch.minimum(p, q) <= 0
     inner = torch.where(close, ratio, 0.0)
@@ -135,5 +134,4 @@ def normalized_js(weights: Tensor, base: Tensor, mask: Tensor) -> Tensor:
     js, maximum = js_divergence(weights.double(), base.double()), max_js(base, mask)
     if js.ndim > 1:
         js, maximum = js.mean(-1), maximum.mean(-1)
-    choice = mask.sum(-1) > 1
-    return (js / torch.where(choice, maximum, torch.nan)).clamp(max=1.0)
+    return (js / torch.where(mask.sum(-1) > 1, maximum, torch.nan)).clamp(max=1.0)

@@ -140,8 +140,7 @@ def attention_entropy(weights: Tensor) -> Tensor:
 
     Its gradient is finite at weights of 0, so that it can serve as a penalty.
     """
-    positive = weights.clamp(min=torch.finfo(weights.dtype).tiny)
-    return -(weights * positive.log()).sum(-1)
+    return -(weights * weights.clamp(min=torch.finfo(weights.dtype).tiny).log()).sum(-1)
 
 
 def allowed_classes(logits: Tensor) -> Tensor:

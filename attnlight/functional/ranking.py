@@ -105,8 +105,7 @@ def dense_ranks(scores: Tensor, mask: Tensor, exact: bool = False) -> Tensor:
         order = torch.from_numpy(scores.detach().numpy().argsort(axis=-1))
     else:
         order = scores.argsort(-1)
-    ordered = scores.gather(-1, order)
-    steps = (ordered.diff(dim=-1) > tie).cumsum(-1)
+    steps = (scores.gather(-1, order).diff(dim=-1) > tie).cumsum(-1)
     return torch.zeros_like(order).scatter_(-1, order[:, 1:], steps).masked_fill_(~mask, -1)
 
 

@@ -98,8 +98,7 @@ def with_defaults(problem: str, net: Options) -> dict[str, Any]:
 
 def model_options(problem: str, net: Options, spec: Options) -> dict[str, Any]:
     """Arguments of the network's class: its options, and what it accepts of the corpus's spec."""
-    kind = network(problem, net)
-    accepted = signature(kind).parameters
+    accepted = signature(network(problem, net)).parameters
     options = dict(net["options"] if CUSTOM in net else net)
     if CUSTOM in net and not any(p.kind is Parameter.VAR_KEYWORD for p in accepted.values()):
         for name in sorted(options.keys() - accepted.keys()):

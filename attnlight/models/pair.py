@@ -89,8 +89,7 @@ class PairClassifier(ContextClassifier):
                 "the model reads pairs of a passage and a query, but the corpus gives single texts: "
                 "give a corpus of pairs in `data`, `queries` beside raw texts, or another model."
             )
-        embedding = self.query_embedding or self.embedding
-        embeddings = self.embedding_dropout(embedding(query))
+        embeddings = self.embedding_dropout((self.query_embedding or self.embedding)(query))
         encoder = self.query_encoder or self.encoder
         states = encoder(embeddings, mask).to(embeddings.dtype)
         items = mask & (query != BOS) & (query != EOS)

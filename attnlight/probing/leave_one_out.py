@@ -204,8 +204,7 @@ def reencode(
 
 def last_places(mask: Tensor) -> Tensor:
     """Place of the last item of each row of a mask (B, N), -1 for an empty row."""
-    places = torch.arange(1, mask.shape[1] + 1, device=mask.device)
-    return (mask * places).amax(-1) - 1
+    return (mask * torch.arange(1, mask.shape[1] + 1, device=mask.device)).amax(-1) - 1
 
 
 def deletions(

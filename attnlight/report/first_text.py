@@ -78,8 +78,7 @@ def first_text(
         return None
     scores = (f"{SCORES}{name}" for name in LAYERS)
     columns = [*COLUMNS, *(name for name in (*_OF_SOME_CORPORA, *scores) if name in available)]
-    texts = np.array([index for index, _ in candidates])
-    read = read_rows(file, columns, texts=texts)
+    read = read_rows(file, columns, texts=np.array([index for index, _ in candidates]))
     rows = {(int(row["index"]), int(row["position"])): row for row in read}
     pieces = {key: pieces_of(rows[key]) for key in candidates}
     short = (key for key in candidates if len(pieces[key]) <= _TOKENS + 1)

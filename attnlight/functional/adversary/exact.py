@@ -86,8 +86,7 @@ def js_from(weights: Tensor, attention: Tensor) -> Tensor:
 
     Consistent with `one_item_js` and `two_item_js` to the last digits; less accurate for small JS.
     """
-    terms = _js_gain(attention, weights) + weights * _LN2
-    return _in_range(terms.sum(-1) / 2)
+    return _in_range((_js_gain(attention, weights) + weights * _LN2).sum(-1) / 2)
 
 
 def one_item_js(weights: Tensor) -> Tensor:

@@ -102,8 +102,7 @@ def choose_rows(rows: Tensor, count: int, seed: int) -> Tensor:
     They are `count` of the rows (R, 2) long, as a mask (R,) bool; a larger choice contains a smaller
     one.
     """
-    keys = draw_keys(~seed, rows[:, 0], rows[:, 1], 1, 1).view(-1)
-    order = keys.argsort(stable=True)
+    order = draw_keys(~seed, rows[:, 0], rows[:, 1], 1, 1).view(-1).argsort(stable=True)
     order = order[rows[order, 0].argsort(stable=True)]  # by text, then by key
     text = rows[order, 0].contiguous()
     number = torch.arange(len(text), device=text.device) - torch.searchsorted(text, text)

@@ -155,8 +155,7 @@ def _first_change(
             changed = winners != decision[:, None, None]
         last_changes = empty_changes.expand(-1, changed.shape[1], -1)
         changed = torch.cat([changed.flip(-1), last_changes], dim=-1)
-        first = changed.byte().argmax(-1) + 1
-        counts.append(first.masked_fill(~changed.any(-1), -1))
+        counts.append((changed.byte().argmax(-1) + 1).masked_fill(~changed.any(-1), -1))
     return torch.cat(counts, dim=1)
 
 

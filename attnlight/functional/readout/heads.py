@@ -76,8 +76,7 @@ def head_readout(readout: ReadoutFunction, weights: Tensor) -> Callable[[Tensor]
         count, items = attentions.shape[1:]
         by_head = attentions.to(original.dtype).reshape(-1, 1, heads, count, items)
         attention = torch.where(changed, by_head, original[:, :, None, None])  # (B, H, H, K, N)
-        logits = readout(attention.flatten(2, 3)).double()
-        return logits.reshape(len(attentions), count, -1)
+        return readout(attention.flatten(2, 3)).double().reshape(len(attentions), count, -1)
 
     return read
 

@@ -218,8 +218,7 @@ class Readout:
         logits = (self.head_weights.unsqueeze(-2) @ self.items.double()).squeeze(-2)  # (R, H, C)
         head_bias = self.empty.double().expand(len(logits), -1).unsqueeze(1) / logits.shape[1]
         empty = (logits.sum(1, keepdim=True) - logits + head_bias).flatten(0, 1)
-        output = self._rows_of_heads(items.unsqueeze(1), empty)
-        return Readout(self.batch, output, self.model)
+        return Readout(self.batch, self._rows_of_heads(items.unsqueeze(1), empty), self.model)
 
     def tvd_by_head(self, attention: Tensor) -> Tensor:
         """TVD (R, H) of the predictions when attention (R, H, N) replaces one head at a time."""

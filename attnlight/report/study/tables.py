@@ -210,5 +210,4 @@ def estimates_csv(estimates: Estimates) -> str:
         for name, base, runs in [*by_role, *others, *cells]
         for measure in estimates.measures
     ]
-    head = ["group", "base", "measure", "mean", "std", "low", "high", "seeds"]
-    return to_csv(head, rows)
+    return to_csv(["group", "base", "measure", "mean", "std", "low", "high", "seeds"], rows)

@@ -17,8 +17,7 @@ def command_of(
     run = [str(folder)]
     if corpus:
         run = ["-c", str(folder / f"{verb}-{corpus}.yaml")]
-    words = ["attnlight", verb, *run, "--tests", tests, *["--overwrite"] * again]
-    return shlex.join(words)
+    return shlex.join(["attnlight", verb, *run, "--tests", tests, *["--overwrite"] * again])
 
 
 def adversary_commands(folder: Path) -> str:

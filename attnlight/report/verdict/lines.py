@@ -252,8 +252,7 @@ def compared(
         )
         return finds, instead
     fields: dict[str, Any] = {"unsigned": by_size.ratio.value, "effect": best.gain.value}
-    undefined = np.nan, np.nan
-    ends = undefined if np.isnan(by_size.ratio.value) else by_size.ratio.interval()
+    ends = (np.nan, np.nan) if np.isnan(by_size.ratio.value) else by_size.ratio.interval()
     fields |= {"unsigned_interval": span(ends)}
     if best.has_effect:
         finds = line_of(records, "finds", "", "says", best.ratio, **fields)
