@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.functional.readout.opaque import readout_gradient
 from attnlight.probing.row_gradients import gradient_scores
 
 
@@ -46,14 +46,7 @@ class GradientXAttention(Attribution):
     def attribute(
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
-        # Tensors made under inference mode cannot be in a graph: clone them. cuDNN's RNNs have no
-        # backward pass in evaluation mode.
-        with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
-            fixed = output.apply(lambda tensor: tensor.detach().clone())
-            with torch.enable_grad():
-                weights = fixed.weights.requires_grad_()
-                odds = log_odds(model.readout(fixed, weights.unsqueeze(2)).squeeze(1), target)
-                (gradient,) = torch.autograd.grad(odds.sum(), weights)
+        gradient = readout_gradient(model, output, lambda logits: log_odds(logits, target))
         return (gradient * output.weights).double().sum(1), {}
 
 

@@ -65,12 +65,7 @@ class AttributionCost(InterpretabilityTest):
     def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:
         model, target = readout.model, output.logits.argmax(-1)
         synchronize = torch.get_device_module(output.logits.device.type).synchronize
-
-        def forward() -> None:
-            with torch.no_grad():
-                model(batch)
-
-        timed: dict[str, Callable[[], object]] = {"forward": forward}
+        timed: dict[str, Callable[[], object]] = {"forward": torch.no_grad()(partial(model, batch))}
         for label, method in self.methods.items():
             timed[f"cost_{label}"] = partial(method.explain, model, batch, output, target)
         seconds: dict[str, list[float]] = {name: [] for name in timed}

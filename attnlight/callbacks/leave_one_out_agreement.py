@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from torch import Tensor
 from typing_extensions import override
 
 from attnlight.attribution import build_attributions
@@ -134,7 +133,14 @@ class LeaveOneOutAgreement(InterpretabilityTest):
             ranks, moved, shown = every if sample is None else sample.compact(*every)
             columns[f"somers_d_{label}"] = somers_d(ranks, moved, shown, self.least, pairs)
         if self.resampled_texts:
-            columns["resampled_somers_d_attention"] = self._of_resampled(readout, target, others)
+            resampled = torch.full_like(readout.weights[:, 0], torch.nan)
+            rows = torch.isin(output.rows[:, 0], self._resampled.to(resampled.device))
+            if rows.any():
+                part = readout.select(rows)
+                moved = self._resampling(part.model, part.batch, part.output, target[rows]).abs()
+                those = readout.weights[rows], moved, others[rows]
+                resampled[rows] = somers_d(*those, self.least)
+            columns["resampled_somers_d_attention"] = resampled
         times = items.double() if sample is None else sample.item_weights()
         opposing = opposing_items(effects, items) * times * readout.weights
         columns["opposing_mass"] = opposing.sum(-1).clamp(max=1)
@@ -144,13 +150,3 @@ class LeaveOneOutAgreement(InterpretabilityTest):
         columns["log_odds"] = odds.masked_fill(alone.squeeze(-1), torch.nan)
         undefined = readout.undefined(fewest=2) | (sizes.isnan() & items).any(-1)
         return fill_undefined(columns, undefined) | {"length": readout.lengths}
-
-    def _of_resampled(self, readout: Readout, target: Tensor, items: Tensor) -> Tensor:
-        """Somers' D (R,) of attention and of the effects of resampling each item (R, N) bool; else NaN."""
-        found = torch.full_like(readout.weights[:, 0], torch.nan)
-        rows = torch.isin(readout.output.rows[:, 0], self._resampled.to(found.device))
-        if rows.any():
-            part = readout.select(rows)
-            moved = self._resampling(part.model, part.batch, part.output, target[rows]).abs()
-            found[rows] = somers_d(readout.weights[rows], moved, items[rows], self.least)
-        return found

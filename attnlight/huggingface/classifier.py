@@ -244,7 +244,7 @@ class HuggingFaceClassifier(TrainedElsewhere):
         for name, part in of_rows.items():
             grid = part.new_zeros(len(batch) * places, *part.shape[1:])
             grid = grid.index_copy(0, text * places + position, part)
-            memory[name] = grid.unflatten(0, (len(batch), places))
+            memory[name] = grid.view(len(batch), places, *part.shape[1:])
         if self.whole_words:
             memory |= {_ITEM: flat.item, SHARE: flat.shares(chosen, reached)}
             states = flat.means(states)

@@ -131,7 +131,15 @@ class HierarchicalClassifier(AffineClassifier):
         """
         items = batch.attendable()
         tokens, seen, reached = (part.flatten(0, 1) for part in (batch.tokens, batch.mask, items))
-        for group, longest in _length_groups(batch.mask.sum(-1) * items.any(-1)):
+        lengths = (batch.mask.sum(-1) * items.any(-1)).flatten()
+        ordered, places = lengths.sort(descending=True, stable=True)
+        descending, start = ordered.tolist(), 0
+        for stop, following in enumerate([*descending[1:], 0], start=1):
+            # No length of a group is more than twice another: on a CPU a HAN predicts and trains four
+            # times as fast on Yelp's reviews as with all sentences of a batch padded to the longest.
+            if 2 * following >= (longest := descending[start]):
+                continue
+            group, start = places[start:stop], stop
             # Embed each group alone: (B, S, N, E) would be mostly padding.
             if embeddings is None:
                 words = self.embedding(tokens[group, :longest])
@@ -150,17 +158,3 @@ def _packed(vectors: Tensor, valid: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     first, order = valid.byte().sort(dim=1, descending=True, stable=True)
     packed = vectors.gather(1, order.unsqueeze(-1).expand_as(vectors))
     return packed, first.bool(), order.argsort(dim=1).unsqueeze(-1)
-
-
-def _length_groups(lengths: Tensor) -> Iterator[tuple[Tensor, int]]:
-    """Indices (G,) of the flattened positive lengths (B, S), in groups, each with its largest length.
-
-    No length of a group is more than twice another. On a CPU a HAN predicts and trains four times
-    as fast on Yelp's reviews as with all sentences of a batch padded to the longest.
-    """
-    ordered, places = lengths.flatten().sort(descending=True, stable=True)
-    descending, start = ordered.tolist(), 0
-    for stop, following in enumerate([*descending[1:], 0], start=1):
-        if 2 * following < descending[start]:
-            yield places[start:stop], descending[start]
-            start = stop

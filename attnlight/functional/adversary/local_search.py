@@ -10,7 +10,6 @@ and doubles the radius; any other divides it by 4.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -34,7 +33,9 @@ _RADIUS, _LEAST_RADIUS, _GAIN, _MIN_WEIGHT = 0.5, 2e-3, 1e-4, 1e-9
 # Of a head: its linear programs, its items (N,) bool and its classes (C,) bool.
 Case = tuple[Instance, NDArray[np.bool_], NDArray[np.bool_]]
 _GOLDEN = (1 + 5**0.5) / 2
-Count = TypeVar("Count", int, Tensor)
+_TRIED = (
+    3  # evaluations for a program beside the gradient of each class: a value, and two attentions
+)
 # Largest distance over epsilon at which mixing in the original attention is tried.
 _NEARLY = 1.5
 
@@ -44,12 +45,7 @@ def most_evaluations(classes: int) -> int:
 
     Those of mixtures of few items included, of which there are at most 2,880.
     """
-    return 3000 + (_STARTS + 1) * (2 + _ROUNDS * _cost(classes))
-
-
-def _cost(classes: Count) -> Count:
-    """Evaluations for a program: a value, a gradient of each class, and two attentions to try."""
-    return 2 * classes + 3
+    return 3000 + (_STARTS + 1) * (2 + _ROUNDS * (2 * classes + _TRIED))
 
 
 @dataclass
@@ -90,7 +86,7 @@ class LocalSearch:
         with torch.enable_grad():
             logits = self.readout(self.original.clone().requires_grad_().unsqueeze(1))
         self._logits = logits.detach().nan_to_num()  # (R, 1, C), NaN in heads that are left out
-        cost = _cost(allowed_classes(self._logits.squeeze(1)).sum(-1))
+        cost = 2 * allowed_classes(self._logits.squeeze(1)).sum(-1) + _TRIED
         starts, programs = torch.full_like(cost, _STARTS), torch.full_like(self.js, torch.inf)
         if evaluations is not None:
             starts = ((evaluations - 1) // (_FEW_ROUNDS * cost + 2)).clamp(0, _STARTS)

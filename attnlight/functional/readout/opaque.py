@@ -10,7 +10,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from attnlight.functional.attribution.weight_gradient import Target, target_class
+from attnlight.batch import AttentionModel, AttentionOutput
 
 ReadoutFunction = Callable[[Tensor], Tensor]
 
@@ -28,33 +28,17 @@ def at_once(weights: Tensor, classes: int, times: int = 1) -> int:
     return max(1, _ELEMENTS // (times * max(1, classes, weights.shape[1:].numel())))
 
 
-def erase_each_opaque(
-    readout: RowReadout, weights: Tensor, bias: Tensor, mask: Tensor, logits: Tensor
-) -> Tensor:
-    """Logits after erasing each item alone and renormalising.
-
-    Args:
-        readout: From rows (E,) and their attentions (E, H, N) to logits (E, C).
-        weights: (B, H, N), 0 off the mask.
-        bias: Logits of an empty context, (C,) or (B, C).
-        mask: Items that attention may reach, (B, N) bool.
-        logits: Logits of the original attention, (B, C).
-
-    Returns:
-        (B, N, C) float64; `bias` where no item remains, the original logits off the mask.
-    """
-    erased, (row, item) = logits.double().unsqueeze(1).repeat(1, mask.shape[1], 1), mask.nonzero().T
-    kept = torch.arange(mask.shape[1], device=mask.device) != item[:, None, None]
-    erased[row, item] = keep_items_opaque(readout, weights, bias, kept, row).squeeze(1)
-    return erased
-
-
 def keep_items_opaque(
     readout: RowReadout, weights: Tensor, bias: Tensor, kept: Tensor, rows: Tensor
 ) -> Tensor:
     """Logits when only the items of a set remain, renormalised, for K sets of some rows.
 
-    Arguments are those of `erase_each_opaque`, and `kept` (r, K, N) bool, the sets of `rows` (r,) long.
+    Args:
+        readout: From rows (E,) and their attentions (E, H, N) to logits (E, C).
+        weights: (B, H, N), 0 off the mask.
+        bias: Logits of an empty context, (C,) or (B, C).
+        kept: The sets, (r, K, N) bool.
+        rows: The rows, (r,) long.
 
     Returns:
         (r, K, C) float64; `bias` where no item remains.
@@ -66,7 +50,7 @@ def keep_items_opaque(
         candidates, nonempty = _renormalized(weights[row[block]], kept.flatten(0, 1)[block])
         part = block[nonempty]
         logits[part] = readout(row[part], candidates[nonempty]).double()
-    return logits.view(*kept.shape[:2], -1)
+    return logits.view(*kept.shape[:2], logits.shape[-1])
 
 
 def first_flip_opaque(
@@ -75,8 +59,8 @@ def first_flip_opaque(
     """Number of items of rankings erased when the decision first changes.
 
     A ranking is evaluated up to the change, by one erasure at first and then by several at once.
-    Arguments are those of `erase_each_opaque`, and `orders` (B, K, N) long: items in order of erasure,
-    then padding.
+    Arguments are those of `keep_items_opaque`, and the `mask` (B, N) bool, the `logits` (B, C) of the
+    original attention, and `orders` (B, K, N) long: items in order of erasure, then padding.
 
     Returns:
         (B, K) long, from 1; -1 if the decision never changes.
@@ -109,20 +93,21 @@ def first_flip_opaque(
 
 
 def readout_gradient(
-    readout: ReadoutFunction, weights: Tensor, mask: Tensor, target: Target = None
+    model: AttentionModel, output: AttentionOutput, value: Callable[[Tensor], Tensor]
 ) -> Tensor:
-    """Gradient of the probability of `target_class` with respect to each attention weight.
+    """Gradient of the `value` of each row's logits (R, C) by each attention weight, (R, H, N).
 
     The weights are free variables after the softmax, as defined by Serrano and Smith (2019).
-    `readout` must not capture tensors created in inference mode, which autograd cannot use. The result
-    is (B, H, N) float64 like the weights, 0 off the mask (B, N).
     """
-    with torch.enable_grad():
-        free = weights.detach().clone().requires_grad_()
-        logits = readout(free.unsqueeze(2)).squeeze(1).double()
-        chosen = target_class(logits.detach(), target)[:, None]
-        (gradient,) = torch.autograd.grad(logits.softmax(-1).gather(-1, chosen).sum(), free)
-    return gradient.double().masked_fill(~mask.unsqueeze(1), 0.0)
+    # Tensors made under inference mode cannot be in a graph: clone them. cuDNN's RNNs have no
+    # backward pass in evaluation mode.
+    with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
+        fixed = output.apply(lambda tensor: tensor.detach().clone())
+        with torch.enable_grad():
+            weights = fixed.weights.requires_grad_()
+            logits = model.readout(fixed, weights.unsqueeze(2)).squeeze(1)
+            (gradient,) = torch.autograd.grad(value(logits).sum(), weights)
+    return gradient
 
 
 def _renormalized(weights: Tensor, remaining: Tensor) -> tuple[Tensor, Tensor]:

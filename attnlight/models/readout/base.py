@@ -64,7 +64,8 @@ class Readout:
         empty: Tensor | None = None,
     ) -> None:
         self.batch, self.output, self.model = batch, output, model
-        self._empty = output.bias if empty is None else empty
+        given = output.bias if empty is None else empty
+        self._empty = None if given is None else given.expand(len(output.rows), -1)
         self.items = cast("Tensor", output.item_logits)
         self.lengths = output.mask.sum(-1)
         self.affine = output.item_logits is not None
@@ -73,16 +74,11 @@ class Readout:
 
     @cached_property
     def empty(self) -> Tensor:
-        """Logits of an empty context, (C,) or (R, C): those given, the bias, or those of no weights."""
+        """Logits of an empty context, (R, C): those given, the bias, or those of no weights."""
         if self._empty is None:
             nothing = torch.zeros_like(self.output.weights).unsqueeze(2)
             return self.candidates(nothing).squeeze(1)
         return self._empty
-
-    def _empty_of(self, rows: Tensor) -> Tensor | None:
-        """What `empty` is known to be of some rows, indices or bool."""
-        known = self._empty
-        return known if known is None or known.ndim == 1 else known[rows]
 
     @cached_property
     def logits(self) -> Tensor:
@@ -130,8 +126,8 @@ class Readout:
 
     def keep(self, rows: Tensor, kept: Tensor) -> Tensor:
         """Logits (r, K, C) float64 of rows (r,) long when only items of K sets (r, K, N) remain."""
-        output, empty = self.output, self.empty if self.empty.ndim == 1 else self.empty[rows]
-        return keep_items(output.weights[rows], self.items[rows], empty, output.mask[rows], kept)
+        weights, mask = self.output.weights[rows], self.output.mask[rows]
+        return keep_items(weights, self.items[rows], self.empty[rows], mask, kept)
 
     def first_flips(self, orders: Tensor) -> Tensor:
         """Items of orders (R, K, N) erased when the decision first changes, (R, K); -1 if never."""
@@ -216,7 +212,7 @@ class Readout:
         weights, reach = flatten_heads(self.output.weights, self.output.mask)
         items = flatten_item_logits(weights, self.items, reach)
         logits = (self.head_weights.unsqueeze(-2) @ self.items.double()).squeeze(-2)  # (R, H, C)
-        head_bias = self.empty.double().expand(len(logits), -1).unsqueeze(1) / logits.shape[1]
+        head_bias = self.empty.double().unsqueeze(1) / logits.shape[1]
         empty = (logits.sum(1, keepdim=True) - logits + head_bias).flatten(0, 1)
         return Readout(self.batch, self._rows_of_heads(items.unsqueeze(1), empty), self.model)
 
@@ -253,7 +249,8 @@ class Readout:
     def select(self, rows: Tensor) -> "Readout":
         """The readout of the rows where `rows` (R,) bool holds, and of their texts."""
         texts = torch.isin(self.batch.index, self.output.rows[rows, 0])
-        output, empty = self.output.select(texts, rows), self._empty_of(rows)
+        empty = None if self._empty is None else self._empty[rows]
+        output = self.output.select(texts, rows)
         return type(self)(self.batch.select(texts), output, self.model, empty)
 
     def blocks(self, weights: int) -> Iterator["Readout"]:
@@ -307,7 +304,7 @@ class Readout:
                     item_logits=output.item_logits[:, :, :items],
                     mask=output.mask[:, :items],
                 ).select(slice(None), rows)
-                parts.append(Readout(self.batch, trimmed, self.model, self._empty_of(rows)))
+                parts.append(Readout(self.batch, trimmed, self.model, self.empty[rows]))
         measured = []
         for part in parts:
             columns, heads = dict(measure(part)), part.output.weights.shape[1]

@@ -10,10 +10,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from attnlight.functional import opaque_adversary, permuted_weights
-from attnlight.functional.attribution.weight_gradient import Target
+from attnlight.functional.attribution.weight_gradient import Target, target_class
 from attnlight.functional.readout.heads import CandidateReadout, head_readout
 from attnlight.functional.readout.opaque import (
-    erase_each_opaque,
     first_flip_opaque,
     keep_items_opaque,
     readout_gradient,
@@ -51,10 +50,13 @@ class OpaqueReadout(Readout):
 
     @override
     def erase(self) -> Tensor:
-        weights = self.head_weights.to(self.output.weights.dtype)
-        return erase_each_opaque(
-            self._candidates.read, weights, self.empty, self.output.mask, self.logits
-        )
+        weights, mask = self.head_weights.to(self.output.weights.dtype), self.output.mask
+        erased = self.logits.unsqueeze(1).repeat(1, mask.shape[1], 1)
+        row, item = mask.nonzero().unbind(-1)
+        kept = torch.arange(mask.shape[1], device=mask.device) != item[:, None, None]
+        found = keep_items_opaque(self._candidates.read, weights, self.empty, kept, row)
+        erased[row, item] = found.squeeze(1)
+        return erased
 
     @override
     def keep(self, rows: Tensor, kept: Tensor) -> Tensor:
@@ -73,11 +75,12 @@ class OpaqueReadout(Readout):
         if self._all_heads is not None:
             return self._all_heads.gradient(target).flatten(0, 1).unsqueeze(1)
         if target not in self._gradients:
-            # As in `search`.
-            with torch.inference_mode(False), torch.backends.cudnn.flags(enabled=False):
-                output = self.output.apply(torch.clone)
-                source = partial(self.model.readout, output)
-                found = readout_gradient(source, output.weights, output.mask, target)
+            found = readout_gradient(
+                self.model,
+                self.output,
+                lambda z: z.double().softmax(-1).gather(-1, target_class(z, target)[:, None]),
+            )
+            found = found.double().masked_fill(~self.output.mask.unsqueeze(1), 0.0)
             self._gradients = {**self._gradients, target: found}
         return self._gradients[target]
 
