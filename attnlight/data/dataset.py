@@ -3,11 +3,12 @@
 import bisect
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from itertools import accumulate, pairwise
 from pathlib import Path
 from shutil import rmtree
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,35 +26,48 @@ from attnlight.data.tokenization import Surface, surface_of
 from attnlight.errors import InputError
 from attnlight.storage.files import named_errors
 
-PAIR_COLUMNS = ("query", "query_text", "allowed")
 EDIT_OF = "edit_of"
-COLUMNS = (
-    *("index", "label", "length", "tokens", "sentences", "text", "words", EDIT_OF),
-    *("target", "target_text", "links"),
-    *PAIR_COLUMNS,
-)
+_NUMBERS = pyarrow.list_(pyarrow.int32())
+# Columns of a split and their types; all others are aligned with the tokens.
+COLUMNS = {
+    **dict.fromkeys(("index", "label", EDIT_OF), pyarrow.int64()),
+    "length": pyarrow.int32(),
+    **dict.fromkeys(("tokens", "sentences", "query", "target", "links"), _NUMBERS),
+    "allowed": pyarrow.list_(pyarrow.int16()),
+    **dict.fromkeys(("text", "query_text", "target_text"), pyarrow.string()),
+    "words": pyarrow.list_(pyarrow.string()),
+}
 TAGS = "tags"  # in place of "label" where each token has a label
 
 
 @contextmanager
 def split_writer(
-    folder: Path, kinds: Mapping[str, pyarrow.DataType]
+    folder: Path, kinds: Mapping[str, pyarrow.DataType] = MappingProxyType({})
 ) -> Iterator[Callable[[Mapping[str, Any]], None]]:
     """Write a split of a prepared corpus (`CorpusDataModule`) without holding it in memory.
 
-    Yields a function that appends rows, a mapping from each column to its values; the split is
-    complete after the block. `kinds` are Arrow types by column; `<folder>.arrow` is a temporary
-    file.
+    Yields a function that appends rows, a mapping from each column to its values, always the same
+    columns; the split is complete after the block. `kinds` are the types of columns beside `COLUMNS`,
+    or in place of theirs; `<folder>.arrow` is a temporary file.
 
     Raises:
         InputError: The disk is full or the folder cannot be written.
     """
     import datasets
 
-    stream, schema = folder.with_suffix(".arrow"), pyarrow.schema(kinds)
+    stream, known = folder.with_suffix(".arrow"), {**COLUMNS, **kinds}
     with named_errors(folder), silent():
-        with pyarrow.ipc.new_stream(str(stream), schema) as writer:
-            yield lambda rows: writer.write_table(pyarrow.table(dict(rows), schema=schema))
+        with ExitStack() as stack:
+            writers: list[pyarrow.RecordBatchStreamWriter] = []
+
+            def write(rows: Mapping[str, Any]) -> None:
+                schema = pyarrow.schema({name: known[name] for name in rows})
+                if not writers:
+                    new = pyarrow.ipc.new_stream(str(stream), schema)
+                    writers.append(stack.enter_context(new))
+                writers[0].write_table(pyarrow.table(dict(rows), schema=schema))
+
+            yield write
         datasets.Dataset.from_file(str(stream)).save_to_disk(str(folder))
         stream.unlink()
 

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 
 from attnlight.batch import BOS, MARKED, PAD, SEGMENT
 from attnlight.data.bio import check_tags
-from attnlight.data.dataset import TAGS, split_writer
+from attnlight.data.dataset import EDIT_OF, TAGS, split_writer
 from attnlight.data.documents import DocumentReader, Documents
 from attnlight.data.features import CHARACTERS, TokenFeatures
 from attnlight.data.pairs import EVIDENCE, encode_joined, encode_queries
@@ -46,28 +46,18 @@ def write_split(
         passages that were cut before the end of a supporting sentence (`evidence_cut`) and, of word
         pieces, the number of texts that were cut (`truncated`).
     """
-    strings, numbers = pyarrow.list_(pyarrow.string()), pyarrow.list_(pyarrow.int32())
-    kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
-    kinds |= {"tokens": numbers}
-    kinds |= {} if part.edit_of is None else {"edit_of": pyarrow.int64()}
-    kinds |= {name: pyarrow.list_(kind) for name, kind in part.reader.extras.items()}
+    kinds = {name: pyarrow.list_(kind) for name, kind in part.reader.extras.items()}
+    kinds |= {SEGMENT: pyarrow.list_(pyarrow.int8())}
     if sentences is not None:
-        kinds |= {"sentences": numbers, "text": strings}
-    else:
-        ready = part.reader.source.tokens is not None and part.queries is None
-        kinds |= {"words": strings} if ready else {"text": pyarrow.string()}
-    if part.queries is not None:
-        own = {SEGMENT: pyarrow.list_(pyarrow.int8())} if joined else {"query": numbers}
-        kinds |= own | {"query_text": pyarrow.string()}
-    if part.allowed is not None:
-        kinds |= {"allowed": pyarrow.list_(pyarrow.int16())}
+        kinds["text"] = pyarrow.list_(pyarrow.string())
+    ready = part.reader.source.tokens is not None and part.queries is None
     counts = Counter(empty=0)
     with split_writer(folder, kinds) as write:
         for documents in part.reader(part.rows):
             rows = documents.rows
             columns: dict[str, Any] = {"index": rows, "label": part.labels[rows]}
             if part.edit_of is not None:
-                columns["edit_of"] = part.edit_of[rows]
+                columns[EDIT_OF] = part.edit_of[rows]
             queries: list[str] = []
             if part.queries is not None:
                 queries = columns["query_text"] = list(chain(*part.queries.texts(rows)))
@@ -81,9 +71,11 @@ def write_split(
                 inputs = list(chain(*encoded.texts))
                 columns |= {"query": encode_queries(*asked)} if queries else {}
             counts.update(encoded.cut, empty=int(encoded.empty.sum()))
-            columns |= {"tokens": encoded.ids, "sentences": encoded.sizes, "text": encoded.texts}
-            if sentences is None:
-                columns |= {"text": documents.texts, "words": documents.words}
+            columns["tokens"] = encoded.ids
+            if sentences is not None:
+                columns |= {"sentences": encoded.sizes, "text": encoded.texts}
+            else:
+                columns |= {"words": documents.words} if ready else {"text": documents.texts}
                 lengths = map(len, encoded.ids)
                 if (cut_texts := count_cut(tokenizer, inputs, lengths)) is not None:
                     counts.update(truncated=cut_texts)
@@ -155,15 +147,12 @@ def write_tagged(
     the reader's marks, and `words`, of which the tokenizer makes one token each. One that has `divided`
     them makes several, of which the first has the tag and is `marked`.
     """
-    kinds = {"index": pyarrow.int64(), "length": pyarrow.int32()}
-    kinds |= {"tokens": pyarrow.list_(pyarrow.int32()), TAGS: pyarrow.list_(pyarrow.int16())}
     marked = [MARKED] if divided else target.columns
-    kinds |= {name: pyarrow.list_(pyarrow.int8()) for name in marked}
+    kinds = {TAGS: pyarrow.list_(pyarrow.int16()), MARKED: pyarrow.list_(pyarrow.int8())}
     for name in features.rules.columns:
         packed = name.startswith(CHARACTERS)
         kinds[name] = pyarrow.list_(pyarrow.int64() if packed else pyarrow.int32())
     kinds |= dict.fromkeys(part.reader.marks, pyarrow.list_(pyarrow.float32()))
-    kinds["words"] = pyarrow.list_(pyarrow.string())
     boundary = [BOS] if target.target == "sentence" else []
     sentences = part.reader(part.rows)
     with split_writer(folder, kinds) as write:

@@ -27,19 +27,15 @@ def choose(rows: Rows, count: int, seed: int, groups: Rows | None = None) -> Row
     if groups is None:
         smallest = np.argsort(row_hashes(rows, seed), kind="stable")[:count]
         return np.sort(rows[smallest])
-    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-    order = np.argsort(row_hashes(rows[first], seed), kind="stable")
-    return np.sort(rows[_filled(order, np.bincount(group), count)[group]])
-
-
-def _filled(order: Rows, sizes: Rows, room: int) -> NDArray[np.bool_]:
-    """Groups that are taken in order where they fit into a number of rows, bool by group."""
+    _, first, group, sizes = np.unique(
+        groups, return_index=True, return_inverse=True, return_counts=True
+    )
     chosen = np.zeros(len(sizes), bool)
-    for group in order:
-        if sizes[group] <= room:
-            chosen[group] = True
-            room -= sizes[group]
-    return chosen
+    for place in np.argsort(row_hashes(rows[first], seed), kind="stable"):
+        if sizes[place] <= count:
+            chosen[place] = True
+            count -= sizes[place]
+    return rows[chosen[group]]
 
 
 def row_hashes(rows: Rows, seed: int | Rows) -> NDArray[np.uint64]:
@@ -64,14 +60,12 @@ def choose_stratified(
     n ascending rows labels and groups are given, (n,); a group has the class of its first row.
     """
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
-    sizes = np.bincount(group)
-    order = np.argsort(row_hashes(rows[first], seed), kind="stable")
-    chosen = np.zeros(len(sizes), bool)
-    for label in np.unique(labels[first]):
-        candidates = order[labels[first][order] == label]
-        total = int(sizes[candidates].sum())
-        chosen |= _filled(candidates, sizes, min(max(round(fraction * total), 1), total - 1))
-    return rows[chosen[group]]
+    of_group, chosen = labels[first][group], []
+    for inside in (of_group == label for label in np.unique(of_group)):
+        total = int(inside.sum())
+        count = min(max(round(fraction * total), 1), total - 1)
+        chosen.append(choose(rows[inside], count, seed, group[inside]))
+    return np.sort(np.concatenate(chosen))
 
 
 @dataclass

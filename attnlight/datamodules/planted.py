@@ -131,12 +131,8 @@ class PlantedEvidence(CorpusDataModule):
             ids = np.array([vocabulary.get(word, UNK) for word in self.planted.words], np.int32)
             labels = np.array([classes.index(name) for name in self.planted.classes])
             tokenizer = str(self.encoding.tokenizer)
-        integers = pyarrow.list_(pyarrow.int32())
-        kinds = {"index": pyarrow.int64(), "label": pyarrow.int64(), "length": pyarrow.int32()}
         extras = ["evidence", "decoy"] if self.planted.decoys else ["evidence"]
-        kinds |= {"tokens": integers} | dict.fromkeys(extras, pyarrow.list_(pyarrow.int8()))
-        kinds |= {} if self.sentence_length is None else {"sentences": integers}
-        kinds |= {"query": integers, "query_text": pyarrow.string()} if self.planted.queries else {}
+        kinds = dict.fromkeys(extras, pyarrow.list_(pyarrow.int8()))
         for number, (split, size) in enumerate(self.sizes.items()):
             start, sentence = 0, self.sentence_length
             with split_writer(folder / split, kinds) as write:

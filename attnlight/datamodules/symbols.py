@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
-import pyarrow
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -79,12 +78,9 @@ class SymbolSequences(CorpusDataModule):
 
     @override
     def build(self, folder: Path) -> None:
-        numbers = pyarrow.list_(pyarrow.int32())
-        kinds = {"index": pyarrow.int64(), "length": pyarrow.int32(), "tokens": numbers}
-        kinds |= {"target": numbers, "links": numbers}
         for split, (name, size) in enumerate(self.sizes.items()):
             random = np.random.default_rng([self.data_seed, split])
-            with split_writer(folder / name, kinds) as write:
+            with split_writer(folder / name) as write:
                 for start in range(0, size, _CHUNK):
                     write(self._draw(random, np.arange(start, min(start + _CHUNK, size))))
         words = [f"s{number}" for number in range(self.symbols)]

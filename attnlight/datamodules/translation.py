@@ -170,15 +170,11 @@ class TranslationDataModule(CorpusDataModule):
         self, folder: Path, part: Part[DocumentReader], tokenizer: Tokenizer, classes: list[str]
     ) -> dict[str, int]:
         """Write a split, and count the links that were dropped."""
-        numbers, strings = pyarrow.list_(pyarrow.int32()), pyarrow.string()
-        kinds = {"index": pyarrow.int64(), "length": pyarrow.int32(), "tokens": numbers}
-        kinds |= {"target": numbers, "text": strings, "target_text": strings}
-        kinds |= {} if part.links is None else {"links": numbers}
         target_tokenizer = make_tokenizer(self.rules, classes[len(_SPECIAL) :])
         dropped = 0
         assert part.queries is not None
         texts = chain.from_iterable(part.queries.texts(part.rows))
-        with split_writer(folder, kinds) as write:
+        with split_writer(folder) as write:
             for sources in part.reader(part.rows):
                 targets = list(islice(texts, len(sources.rows)))
                 ids, _ = encode_texts(tokenizer, sources.texts)
