@@ -41,31 +41,27 @@ class Documents:
             yield Documents(self.rows[start:stop], self.texts[start:stop], words, extras)
 
 
+@dataclass
 class DocumentReader:
     """Reads the documents of a source in chunks, from the text or token columns that it names.
 
-    Of the per-token columns `extras` and `remove` (`TokenColumns`) whole numbers are stored in one byte
-    each, others in four. The texts of several columns are joined by `joint`; with `line_breaks` a
-    backslash before an n is read as one.
+    Of the columns `per_token` and `remove` (`TokenColumns`) whole numbers are stored in one byte each,
+    others in four: `extras` has their types. The texts of several columns are joined by `joint`; with
+    `line_breaks` a backslash before an n is read as one.
     """
 
-    def __init__(
-        self,
-        rows: Dataset,
-        source: Source,
-        extras: Sequence[str] = (),
-        joint: str = " ",
-        line_breaks: bool = False,
-        remove: str | None = None,
-    ) -> None:
-        aligned = dict.fromkeys([*extras, *([] if remove is None else [remove])])
-        require_columns(rows, source, [*source.columns, *aligned])
-        self.remove = remove
-        self.rows = rows
-        self.source = source
-        self.joint = joint
-        self.line_breaks = line_breaks
-        schema = rows.features.arrow_schema
+    rows: Dataset
+    source: Source
+    per_token: Sequence[str] = ()
+    joint: str = " "
+    line_breaks: bool = False
+    remove: str | None = None
+
+    def __post_init__(self) -> None:
+        removed, source = [] if self.remove is None else [self.remove], self.source
+        aligned = dict.fromkeys([*self.per_token, *removed])
+        require_columns(self.rows, source, [*source.columns, *aligned])
+        schema = self.rows.features.arrow_schema
         for name in source.columns:
             kind = schema.field(name).type
             if not is_text(kind if source.tokens is None else list_element(kind)):
@@ -83,7 +79,7 @@ class DocumentReader:
                 raise InputError(
                     f"column {name} of {source} holds {kind}; expected a list of numbers"
                 )
-        self.extras = {name: self._aligned[name] for name in extras}
+        self.extras = {name: self._aligned[name] for name in self.per_token}
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Documents]:
         """The documents of these rows, which must ascend."""

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from itertools import islice
 from pathlib import Path
-from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -77,6 +76,7 @@ class TaggedColumns:
         return found
 
 
+@dataclass
 class TaggedReader:
     """Reads the tagged sentences of a source, or of the column file that its rows were read from.
 
@@ -87,29 +87,23 @@ class TaggedReader:
         names: Names of each column's numbers; None for a column of strings or unnamed numbers.
     """
 
-    def __init__(
-        self,
-        rows: Dataset,
-        source: Source,
-        columns: Sequence[str],
-        file: Path | None = None,
-        marks: Mapping[str, str] = MappingProxyType({}),
-    ) -> None:
-        require_columns(rows, source, [*columns, *marks.values()])
-        self.rows = rows
-        self.source = source
-        self.columns = list(columns)
-        self.file = file
-        self.marks = dict(marks)
-        self.names: dict[str, list[str] | None] = dict.fromkeys(columns)
-        for column in columns:
-            element = list_element(rows.features.arrow_schema.field(column).type)
+    rows: Dataset
+    source: Source
+    columns: Sequence[str]
+    file: Path | None
+    marks: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        require_columns(self.rows, self.source, [*self.columns, *self.marks.values()])
+        self.names: dict[str, list[str] | None] = dict.fromkeys(self.columns)
+        for column in self.columns:
+            element = list_element(self.rows.features.arrow_schema.field(column).type)
             if is_text(element):
                 continue
             if not pyarrow.types.is_integer(element) or column == self.columns[0]:
                 expected = "strings" if column == self.columns[0] else "strings or whole numbers"
-                raise InputError(f"column {column} of {source} holds no lists of {expected}")
-            names = feature_names(rows.features[column], of_lists=True)
+                raise InputError(f"column {column} of {self.source} holds no lists of {expected}")
+            names = feature_names(self.rows.features[column], of_lists=True)
             self.names[column] = None if names is None else list(names)
 
     def __call__(self, rows: NDArray[np.int64]) -> Iterator[Tagged]:

@@ -1,7 +1,7 @@
 """Generated stories of bAbI: as many questions to train on as asked."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import Any, cast, get_args
@@ -22,60 +22,56 @@ COLUMNS = ("story", "question", "answer", "supporting_ids")  # in the order of `
 
 
 @dataclass(frozen=True)
-class GeneratedStories(Source):
-    """Generated questions as rows with the columns of the released ones.
+class Stories(Source):
+    """Released questions, or generated ones as rows with the same columns.
 
     Args:
-        drawn: Number of the task, seed of the stories, and number of questions.
-        released: Whether they are as `released` of `BabiStories` prepares them.
+        drawn: Number of the task, seed of the stories, and number of questions; None: they are read.
+        released: Whether they are as `released` of `BabiStories` prepares them: each passage without
+            its final full stop, each query without its mark.
     """
 
-    drawn: tuple[BabiTask, int, int] = (1, 0, 0)
+    drawn: tuple[BabiTask, int, int] | None = None
     released: bool = False
 
     @override
     def identity(
         self, column_file: bool = False, hashed: dict[object, object] | None = None
     ) -> dict[str, Any]:
-        content = dict(zip(("task", "seed", "questions"), self.drawn, strict=True))
+        if self.drawn is None:
+            content = super().identity(column_file, hashed)
+            del content["drawn"], content["released"]
+        else:
+            content = dict(zip(("task", "seed", "questions"), self.drawn, strict=True))
         return content | ({"released": True} if self.released else {})
 
     @override
     def load(self, scratch: Path, advice: str = "") -> Dataset:
         import datasets
 
+        if self.drawn is None:
+            rows = super().load(scratch, advice)
+            if not (self.released and {*COLUMNS[:2]} <= {*rows.column_names}):
+                return rows  # refused where all columns are required
+            with silent():
+                return rows.map(
+                    _without_last_stops, keep_in_memory=True, load_from_cache_file=False
+                )
+        task, seed, size = self.drawn
+        split = list(MISSING_SPLIT_ADVICE).index(str(self.split))
+
+        def generated() -> Iterator[dict[str, Any]]:
+            questions = islice(generate_questions(task, seed, split), size)
+            rows = (dict(zip(COLUMNS, row, strict=True)) for row in questions)
+            return map(_without_last_stops, rows) if self.released else rows
+
         texts = [datasets.Value("string")]
-        places = CODES if self.drawn[0] == "copy" else PLACES
+        places = CODES if task == "copy" else PLACES
         answers = datasets.ClassLabel(names=list(WORDS if self.released else places))
         columns = (texts, texts[0], answers, [datasets.Value("int32")])
         kinds = datasets.Features(dict(zip(COLUMNS, columns, strict=True)))
         with silent():
-            return datasets.Dataset.from_generator(self._rows, kinds, cache_dir=str(scratch))
-
-    def _rows(self) -> Iterator[dict[str, Any]]:
-        split = list(MISSING_SPLIT_ADVICE).index(str(self.split))
-        task, seed, size = self.drawn
-        questions = islice(generate_questions(task, seed, split), size)
-        rows = (dict(zip(COLUMNS, row, strict=True)) for row in questions)
-        return map(_without_last_stops, rows) if self.released else rows
-
-
-class StoriesWithoutLastStops(Source):
-    """Released questions, each passage without its final full stop and query without its mark."""
-
-    @override
-    def identity(
-        self, column_file: bool = False, hashed: dict[object, object] | None = None
-    ) -> dict[str, Any]:
-        return super().identity(column_file, hashed) | {"released": True}
-
-    @override
-    def load(self, scratch: Path, advice: str = "") -> Dataset:
-        rows = super().load(scratch, advice)
-        if not {*COLUMNS[:2]} <= {*rows.column_names}:
-            return rows  # refused where all columns are required
-        with silent():
-            return rows.map(_without_last_stops, keep_in_memory=True, load_from_cache_file=False)
+            return datasets.Dataset.from_generator(generated, kinds, cache_dir=str(scratch))
 
 
 def _without_last_stops(row: dict[str, Any]) -> dict[str, Any]:
@@ -146,12 +142,11 @@ class BabiStories(CorpusDataModule):
         require_at_least(0, corpus_seed=corpus_seed)
         counts = zip(MISSING_SPLIT_ADVICE, (train_size, validation_size, test_size), strict=True)
         splits: dict[str, Any] = {
-            split: GeneratedStories(drawn=(task, corpus_seed, count), released=released)
+            split: Stories(drawn=(task, corpus_seed, count), released=released)
             for split, count in counts
         }
         if test is not None:
-            given = {field.name: getattr(test, field.name) for field in fields(Source)}
-            splits["test"] = StoriesWithoutLastStops(**given) if released else test
+            splits["test"] = Stories(**vars(test), released=True) if released else test
         names = ("passage", "query", "label", "evidence")
         self._pairs = PairDataModule(
             path=type(self).__name__,

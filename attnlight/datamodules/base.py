@@ -252,14 +252,9 @@ class CorpusDataModule(LightningDataModule, ABC):
         self.sentence_rules = None if sentences is None else SentenceRules.from_identity(sentences)
         self.nested = bool(sentences and sentences.get("nested"))
         self._prepared = None
-        for cached in (
-            "fingerprint",
-            "_corpus",
-            "tokenizer_json",
-            "parsed_tokenizer",
-            "word_sampler",
-        ):
-            self.__dict__.pop(cached, None)
+        cached = ("fingerprint", "_corpus", "tokenizer_json", "parsed_tokenizer", "word_sampler")
+        for attribute in cached:
+            self.__dict__.pop(attribute, None)
         self._datasets.clear()
 
     def unknown_share(self, split: str) -> float:
