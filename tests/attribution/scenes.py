@@ -35,12 +35,12 @@ def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
     if name == "translation":
         return translations.model(), translations.batch(padding)
     if name == "han":
-        batch = hierarchical.collate(hierarchical.corpus()[:5], padding, padding)
+        batch = hierarchical.collate(hierarchical.corpus()[:4], padding, padding)
         return hierarchical.model(classes=2, **sparse), batch
     if name in ("pair", "affine pair"):
         decoder = "affine" if name == "affine pair" else "tanh"
         return pair.model(decoder=decoder, **sparse), pair.collate(
-            pair.corpus(), (padding, 2 * padding)
+            pair.corpus()[:5], (padding, 2 * padding)
         )
     if name in ("two heads", "opaque heads"):
         return outside(name == "two heads")

@@ -30,11 +30,11 @@ def collate(texts: Sequence[Text], sentences: int = 0, words: int = 0) -> TextBa
 
 
 def corpus() -> list[list[list[int]]]:
-    """Texts of 1 to 6 sentences of 1 to 30 words, between boundary tokens."""
+    """Texts of 1 to 6 sentences of 1 to 15 words, between boundary tokens."""
     random = torch.Generator().manual_seed(0)
     sizes = [1, 2, 6, *torch.randint(1, 6, (6,), generator=random).tolist()]
     words = [torch.randint(1, 12, (size,), generator=random).tolist() for size in sizes]
-    words[0], words[2][3] = [1], 30
+    words[0], words[2][3] = [1], 15
     texts = [
         [torch.randint(4, VOCABULARY, (n,), generator=random).tolist() for n in lengths]
         for lengths in words
