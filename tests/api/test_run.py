@@ -66,6 +66,7 @@ def rows_of(model: Any, split: Any) -> list[tuple[str, str]]:
     return rows
 
 
+@pytest.mark.usefixtures("few_steps")
 def test_records_are_those_of_the_trainer(checkpoint: Path, tmp_path: Path) -> None:
     task, data, rows = planted_rows(checkpoint)
     tests = [getattr(attnlight.callbacks, name)(figures=False) for name in ALL]

@@ -35,7 +35,7 @@ def scene(name: str, padding: int = 0) -> tuple[Any, TextBatch]:
     if name == "translation":
         return translations.model(), translations.batch(padding)
     if name == "han":
-        batch = hierarchical.collate(hierarchical.corpus()[:4], padding, padding)
+        batch = hierarchical.collate(hierarchical.corpus(15)[:5], padding, padding)
         return hierarchical.model(classes=2, **sparse), batch
     if name in ("pair", "affine pair"):
         decoder = "affine" if name == "affine pair" else "tanh"

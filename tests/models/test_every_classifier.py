@@ -98,12 +98,10 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 
 
 LOOPS: list[tuple[str, dict[str, Any]]] = [
-    (name, {"encoder": encoder, "attention": attention, "classes": 2 + 2 * (place % 2)} | shared)
+    (name, {"encoder": encoder, "attention": attention, "classes": 2 + 2 * (turn % 2)} | shared)
     for name, kind in KINDS.items()
     for turn, (encoder, attention) in enumerate(kind.combinations)
-    for place, shared in enumerate(
-        [{}] if name in SINGLE else [{"share": False}, {"share": True}], turn
-    )
+    for shared in [{} if name in SINGLE else {"share": (turn % 4 in (1, 2)) == (name == "tanh")}]
 ]
 JOINED = {"attend_to": "states_and_embeddings", "classes": 2}
 LOOPS += [(name, {"encoder": x} | JOINED) for name in KINDS for x in ("lstm", "cnn", "none")]

@@ -29,12 +29,12 @@ def collate(texts: Sequence[Text], sentences: int = 0, words: int = 0) -> TextBa
     return TextBatch(index=torch.arange(len(texts)) + 100, tokens=tokens, mask=tokens != 0)
 
 
-def corpus() -> list[list[list[int]]]:
-    """Texts of 1 to 6 sentences of 1 to 15 words, between boundary tokens."""
+def corpus(longest: int = 30) -> list[list[list[int]]]:
+    """Texts of 1 to 6 sentences of 1 to `longest` words, between boundary tokens."""
     random = torch.Generator().manual_seed(0)
     sizes = [1, 2, 6, *torch.randint(1, 6, (6,), generator=random).tolist()]
     words = [torch.randint(1, 12, (size,), generator=random).tolist() for size in sizes]
-    words[0], words[2][3] = [1], 15
+    words[0], words[2][3] = [1], longest
     texts = [
         [torch.randint(4, VOCABULARY, (n,), generator=random).tolist() for n in lengths]
         for lengths in words
