@@ -77,8 +77,11 @@ def test_predictions_of_a_model_from_outside(tmp_path: Path, affine: bool) -> No
 
 
 @pytest.mark.parametrize("affine", [True, False])
-def test_every_test_records_logs_and_draws(tmp_path: Path, affine: bool) -> None:
+def test_every_test_records_logs_and_draws(
+    tmp_path: Path, affine: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A row of each text, means and intervals of measures, and a figure, in one run of all."""
+    monkeypatch.setattr("attnlight.figures.style.figure_bytes", lambda *_, **__: b"")
     torch.manual_seed(0)
     tests, texts = built("time", figures=affine), Texts(5)
     started = run_test(tmp_path, *tests, figures=True, task=OutsideTask(affine), texts=texts)

@@ -233,7 +233,7 @@ def test_measures_by_hand_leave_no_gradients_and_are_few_frames_deep(
 def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
     test: InterpretabilityTest, opaque: bool
 ) -> None:
-    output = random_output(classes=2, rows=20, zeros=0.0)
+    output = random_output(classes=2, rows=10, zeros=0.0)
 
     def columns() -> dict[str, Tensor]:
         asked = replace(output, item_logits=None) if opaque else output
@@ -242,7 +242,7 @@ def test_logits_that_are_no_numbers_make_their_row_undefined_alone(
     clean = columns()
     output.item_logits[5, 0, 2, 1] = torch.nan
     output.item_logits[6, 0, 2, 1] = torch.inf
-    others = torch.tensor([row not in (5, 6) for row in range(20)])
+    others = torch.tensor([row not in (5, 6) for row in range(10)])
     for name, column in columns().items():
         unknown = name == "length" or (opaque and name == "upper_js")
         assert unknown or column[~others].isnan().all(), name
@@ -268,7 +268,7 @@ def test_a_readout_that_is_not_affine_is_asked(
     """All columns but minima, then unknown, and worst cases, which models/test_readout bounds."""
     if getattr(test, "emptied", "") == "uniform" and heads > 1:
         return
-    output = random_output(heads, classes, rows=20, zeros=0.0 if heads > 1 else 0.15)
+    output = random_output(heads, classes, rows=10, zeros=0.0 if heads > 1 else 0.15)
     model = Hidden(output)
     closed = test.measure(batch_of(output), output, model)
     for inference in (False, True):

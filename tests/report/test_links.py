@@ -54,7 +54,7 @@ def test_points_are_at_the_values_of_their_instances(test: str) -> None:
         assert {key: k for key, k in found.items() if key[1] == column} == expected, upward
 
 
-@pytest.mark.parametrize("test", ["predictions", "base_divergence", "single_erasure"])
+@pytest.mark.parametrize("test", ["predictions", "base_divergence"])
 def test_files_are_without_them_and_the_page_has_them(test: str) -> None:
     rows = rows_of(test)
     plain = drawn(test, rows)
