@@ -76,7 +76,7 @@ def explain(
             row[key] = value
     named = build_attributions(methods, "explain", least=0)
     found: list[Explanation] = []
-    most = _TOKENS
+    most: float = _TOKENS
     for start in progress(range(0, len(rows), _TEXTS), f"explaining {len(rows):,} texts"):
         part = rows[start : start + _TEXTS]
         with evaluating(reader.model) as device:
