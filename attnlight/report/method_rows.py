@@ -64,31 +64,25 @@ class MethodRows:
 
         `missing` has for each test without a record the command that writes it.
         """
+        (sanity,) = (measure.column for measure in MEASURES if measure.test == "sanity")
+        marks = {(sanity, label): f"{mark} " for label, mark in self.verdicts.items()}
+        means = {key: marks.get(key, "") + estimate(mean) for key, mean in self.means.items()}
+        counts = [f"{test.replace('_', ' ')} {n:,}" for test, n in self.instances.items()]
+        commands = ((test.replace("_", " "), command) for test, command in missing.items())
+        lacking = "".join(f" Not recorded: {test} (`{command}`)." for test, command in commands)
+        fields = {"counts": ", ".join(counts), "missing": lacking}
         tables = []
-        if self.labels:
-            (sanity,) = (measure.column for measure in MEASURES if measure.test == "sanity")
-            marks = {(sanity, label): f"{mark} " for label, mark in self.verdicts.items()}
-            cells = {key: marks.get(key, "") + estimate(mean) for key, mean in self.means.items()}
+        for name, cells in {"methods": means, "letters": self.letters}.items():
+            shown = {column for column, _ in cells}
+            measures = [measure for measure in MEASURES if measure.column in shown]
             rows = [
-                [words, *(cells.get((measure.column, label), _DASH) for measure in MEASURES)]
+                [words, *(cells.get((measure.column, label), _DASH) for measure in measures)]
                 for label, words in self.labels.items()
+                if any((column, label) in cells for column in shown)
             ]
-            counts = [f"{test.replace('_', ' ')} {n:,}" for test, n in self.instances.items()]
-            commands = ((test.replace("_", " "), command) for test, command in missing.items())
-            lacking = "".join(f" Not recorded: {test} (`{command}`)." for test, command in commands)
-            fields = {"counts": ", ".join(counts), "missing": lacking}
-            head = [measure.head for measure in MEASURES]
-            tables.append(described_table("methods", rows, head, **fields))
-        if self.letters:
-            columns = {column for column, _ in self.letters}
-            compared = [measure for measure in MEASURES if measure.column in columns]
-            rows = [
-                [words, *(self.letters.get((measure.column, label), _DASH) for measure in compared)]
-                for label, words in self.labels.items()
-                if any((column, label) in self.letters for column in columns)
-            ]
-            head = [measure.head for measure in compared]
-            tables.append(described_table("letters", rows, head))
+            head = [measure.head for measure in measures]
+            if rows:
+                tables.append(described_table(name, rows, head, **fields))
         return tables
 
 

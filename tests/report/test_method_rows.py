@@ -129,9 +129,10 @@ def test_undefined_and_single_methods_are_compared_with_none(tmp_path: Path) -> 
     rows["token_f1_attention"][:30], rows["token_f1_occlusion"][30:] = np.nan, np.nan
     found = method_rows({"plausibility": write(tmp_path, "plausibility", rows)})
     assert {column for column, _ in found.letters} == {"iou_f1"}
-    cells = found.tables({})[0].rows[0]
-    assert cells[3] == "–"  # noqa: RUF001
-    assert cells[4].startswith(f"{np.nanmean(rows['token_f1_attention']):.3f} [")
+    table = found.tables({})[0]  # of what is recorded alone
+    assert list(table.head) == ["method", "AUPRC ↑", "token F1 ↑", "IoU F1 ↑"]
+    assert table.rows[0][1] == "–"  # noqa: RUF001
+    assert table.rows[0][2].startswith(f"{np.nanmean(rows['token_f1_attention']):.3f} [")
     empty = {name: values[:0] for name, values in rows.items()}
     found = method_rows({"plausibility": write(tmp_path, "plausibility", empty)})
     assert found.tables({}) == []
