@@ -10,16 +10,9 @@ from typing_extensions import override
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.errors import InputError
+from attnlight.probing import layers
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.interception import intercept
-from attnlight.probing.layers import (
-    LayerCall,
-    calls_from_reader,
-    layer_calls,
-    linear_part,
-    noted_calls,
-    rolled_out,
-)
 from attnlight.probing.replay import layered
 
 _PAIRS = 1 << 18  # of tokens, whose attention of all layers is in memory at once
@@ -54,13 +47,13 @@ class ALTI(Attribution):
         owner, most = layered(model, self.name), FlatTexts.of(batch).batch.mask.shape[1]
         by_block = []
         for texts in torch.split(torch.arange(len(batch)), max(1, _PAIRS // max(1, most**2))):
-            calls = layer_calls(owner, batch.select(texts.to(batch.index.device)), self.name)
+            calls = layers.layer_calls(owner, batch.select(texts.to(batch.index.device)), self.name)
             by_block.append([attention_block(call).contributions() for call in calls])
         matrices = []
         for parts in zip(*by_block, strict=True):
             extra = most - parts[0].shape[1]  # padding beyond the model's longest text
             matrices.append(pad(torch.cat(parts), (0, extra, 0, extra)))
-        return rolled_out(owner, batch, output, matrices, mixed=1.0), {}
+        return layers.rolled_out(owner, batch, output, matrices, mixed=1.0), {}
 
 
 @dataclass(frozen=True)
@@ -100,17 +93,17 @@ class AttentionBlock:
 
 
 @torch.no_grad()
-def attention_block(call: LayerCall) -> "AttentionBlock":
+def attention_block(call: layers.LayerCall) -> "AttentionBlock":
     """The attention block of a layer."""
     weights, values = call.attention.weights, call.attention.values
     parts = [one for one in call.module.modules() if not [*one.children()]]
     leaves = [part for part in parts if [*part.parameters()]]
-    with noted_calls(leaves) as calls, intercept(patch={call.number: lambda *_: weights}):
+    with layers.noted_calls(leaves) as calls, intercept(patch={call.number: lambda *_: weights}):
         call.module(*call.args, **call.options)
     contexts = (weights @ values).transpose(1, 2).flatten(2)
-    of_map = calls_from_reader(calls, contexts)
+    of_map = layers.calls_from_reader(calls, contexts)
     total = call.states + (of_map[0][0](contexts) if of_map else 0)
-    of_norm = calls_from_reader(of_map[1:], total)
+    of_norm = layers.calls_from_reader(of_map[1:], total)
     norm = of_norm[0][0] if of_norm else None
     follows = type(norm) is type(calls[-1][0])  # a post-norm layer ends with a norm, too
     if norm is None or (follows and not isinstance(norm, nn.LayerNorm)):
@@ -118,7 +111,7 @@ def attention_block(call: LayerCall) -> "AttentionBlock":
             "alti needs layers that add what attention gives to their input, and a norm that reads the "
             f"sum; layer {call.number} ({type(call.module).__name__}) does otherwise."
         )
-    output_map = linear_part(of_map[0][0], contexts, weights.shape[1]).double()
+    output_map = layers.linear_part(of_map[0][0], contexts, weights.shape[1]).double()
     mapped = torch.einsum("bhnd,hde->bnhe", values.double(), output_map)
     vectors = mapped, call.states.double(), total.double()
     if follows and isinstance(norm, nn.LayerNorm):

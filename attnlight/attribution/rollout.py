@@ -10,15 +10,9 @@ from typing_extensions import override
 from attnlight.attribution.base import Attribution, Explanation
 from attnlight.batch import AttentionModel, AttentionOutput, TextBatch
 from attnlight.functional.attribution.log_odds import log_odds
+from attnlight.probing import layers
 from attnlight.probing.flat_texts import FlatTexts
 from attnlight.probing.interception import intercept
-from attnlight.probing.layers import (
-    layer_attention,
-    output_maps,
-    read_shares,
-    rolled_out,
-    value_norms,
-)
 from attnlight.probing.replay import layered
 from attnlight.probing.row_gradients import text_of_rows
 
@@ -47,13 +41,13 @@ class Rollout(Attribution):
         self, model: AttentionModel, batch: TextBatch, output: AttentionOutput, target: Tensor
     ) -> Explanation:
         owner = layered(model, self.name)
-        attention = layer_attention(owner, batch)
+        attention = layers.layer_attention(owner, batch)
         if self.of == "attention":
             matrices = [one.weights.double().mean(1) for one in attention]
         else:
-            maps = output_maps(owner, batch)
-            matrices = [value_norms(*pair) for pair in zip(attention, maps, strict=True)]
-        return rolled_out(owner, batch, output, matrices), {}
+            maps = layers.output_maps(owner, batch)
+            matrices = [layers.value_norms(*pair) for pair in zip(attention, maps, strict=True)]
+        return layers.rolled_out(owner, batch, output, matrices), {}
 
 
 @dataclass
@@ -79,7 +73,8 @@ class GradientRollout(Attribution):
             embeddings = owner.embed(batch).detach().requires_grad_()
             odds = log_odds(owner(batch, embeddings=embeddings).logits, target)
         weights = [found[layer].weights for layer in sorted(found)]
-        text, shares = text_of_rows(batch, output), read_shares(owner, batch, output).detach()
+        text = text_of_rows(batch, output)
+        shares = layers.read_shares(owner, batch, output).detach()
         # One row of each text at a time: the gradient of their sum is that of each.
         order = torch.arange(len(text), device=text.device) - torch.searchsorted(text, text)
         for number in range(int(order.amax()) + 1 if len(text) else 0):

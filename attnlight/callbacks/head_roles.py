@@ -117,7 +117,17 @@ class HeadRoles(InterpretabilityTest):
     def begin(self, around: Surroundings) -> None:
         self._orders = {}
         if self.prune and around.split != _LEARNED_ON:
-            importance = self._importance(around)
+            # Mean change of the prediction without each head alone, (L, H), the same on every rank.
+            texts, ablation = around.corpus.dataset(_LEARNED_ON), HeadAblation(["off"])
+            chosen = np.searchsorted(texts.index, choose(texts.index, self.prune_texts, self.seed))
+            changes = []
+            with torch.no_grad(), using_split(_LEARNED_ON):
+                for places in OnceSampler(texts.lengths[chosen], 32, pairs=1 << 16):
+                    batch = texts[chosen[places].tolist()].to(around.strategy.root_device)
+                    columns = ablation.measure(batch, around.model(batch), around.model)
+                    changes.append(columns["tvd_head_off_by_head"])
+            mean = torch.cat(changes).nanmean(0)
+            importance = mean.view(self.metadata["layers"], -1).cpu()
             generator = torch.Generator().manual_seed(self.seed)
             orders = {"pruned": importance.flatten().argsort(stable=True)}
             orders["random"] = torch.randperm(importance.numel(), generator=generator)
@@ -127,19 +137,6 @@ class HeadRoles(InterpretabilityTest):
             self.metadata = {**self.metadata, "learned_on": _LEARNED_ON, "orders": self._orders}
         self._name()
         super().begin(around)
-
-    @torch.no_grad()
-    def _importance(self, around: Surroundings) -> Tensor:
-        """Mean change of the prediction without each head alone, (L, H), the same on every rank."""
-        texts, ablation = around.corpus.dataset(_LEARNED_ON), HeadAblation(["off"])
-        chosen = np.searchsorted(texts.index, choose(texts.index, self.prune_texts, self.seed))
-        changes = []
-        with using_split(_LEARNED_ON):
-            for places in OnceSampler(texts.lengths[chosen], 32, pairs=1 << 16):
-                batch = texts[chosen[places].tolist()].to(around.strategy.root_device)
-                columns = ablation.measure(batch, around.model(batch), around.model)
-                changes.append(columns["tvd_head_off_by_head"])
-        return torch.cat(changes).nanmean(0).view(self.metadata["layers"], -1).cpu()
 
     @override
     def measure(self, batch: TextBatch, output: AttentionOutput, readout: Readout) -> Measured:

@@ -136,15 +136,13 @@ class PositionSample:
         tau = (weights * products).sum((1, 2), keepdim=True)
         linear = products - tau / 2 * (squares[0] / untied[0] + squares[1] / untied[1])
         parts, tau = 2 * (weights * linear).sum(-1), tau.flatten().clamp(-1, 1)
-        half = self._half_width(parts) / (1 - tau.square()).clamp(min=1 - _LARGEST)
-        middle = tau.clamp(-_LARGEST, _LARGEST).atanh()
-        return tau, (middle - half).tanh().minimum(tau), (middle + half).tanh().maximum(tau)
-
-    def _half_width(self, parts: Tensor) -> Tensor:
-        """Half the width of a 95 % interval of a sum over the items, from those of the sample (R, K)."""
+        # The variance of the sum of the parts, of which those of certain items do not vary.
         (drawn,), (n, m) = self.compact(self.known & ~self.certain), self.counts()
         free = (m - 1).clamp(min=1)
         spread = (parts - (parts * drawn).sum(-1, keepdim=True) / m.clamp(min=1)) * drawn
         variance = spread.square().sum(-1, keepdim=True) / free * m * (1 - m / n.clamp(min=1))
         quantile = _NORMAL + 2.37227 / free + 2.8225 / free.square()  # of Student's t
-        return (quantile * variance.clamp(min=0).sqrt()).squeeze(-1)
+        half = (quantile * variance.clamp(min=0).sqrt()).squeeze(-1)
+        half = half / (1 - tau.square()).clamp(min=1 - _LARGEST)
+        middle = tau.clamp(-_LARGEST, _LARGEST).atanh()
+        return tau, (middle - half).tanh().minimum(tau), (middle + half).tanh().maximum(tau)

@@ -6,7 +6,7 @@ Importing this module registers it with transformers as the attention implementa
 
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ from transformers.masking_utils import eager_mask, sdpa_mask
 from attnlight.errors import InputError
 from attnlight.probing.interception import (
     LayerAttention,
+    holding,
     intercept,
     interception_of,
     is_intercepting,
@@ -84,18 +85,13 @@ def attention_layers(model: PreTrainedModel) -> list[nn.Module]:
     return layers
 
 
-@contextmanager
-def attend_with(weights: Tensor, values: Tensor) -> Iterator[None]:
+def attend_with(weights: Tensor, values: Tensor) -> AbstractContextManager[None]:
     """Answer calls of attention in this thread by weights (B, H, K, N) of values (B, H, N, D / H).
 
     The model then reads B K texts of one token each, which are K queries of B texts; what it
     computes of queries, keys and masks is not used.
     """
-    outer, _THREAD.rows = _THREAD.rows, (weights, values)
-    try:
-        yield
-    finally:
-        _THREAD.rows = outer
+    return holding(_THREAD, rows=(weights, values))
 
 
 class _RecordedError(Exception):
@@ -105,12 +101,8 @@ class _RecordedError(Exception):
 @contextmanager
 def until_recorded(found: Mapping[int, LayerAttention], layer: int) -> Iterator[None]:
     """End a forward pass of this thread once `found`, which `intercept` yields, has a layer."""
-    outer, _THREAD.awaited = _THREAD.awaited, (found, layer)
-    try:
-        with suppress(_RecordedError):
-            yield
-    finally:
-        _THREAD.awaited = outer
+    with holding(_THREAD, awaited=(found, layer)), suppress(_RecordedError):
+        yield
 
 
 def weights_of(

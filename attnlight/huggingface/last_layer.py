@@ -27,6 +27,7 @@ from attnlight.huggingface.attention import (
     until_recorded,
 )
 from attnlight.huggingface.reading import positions
+from attnlight.probing.interception import holding
 from attnlight.probing.patches import Patch
 
 # Elements of the states of queries in a block: 8 MiB in single precision.
@@ -183,12 +184,8 @@ class LastLayer:
         token = int(short.config.get_text_config().pad_token_id == 0)  # any but padding
         copies = states.repeat_interleave(weights.shape[2], dim=0).unsqueeze(1)
         tokens = torch.full(copies.shape[:2], token, device=states.device)
-        _THREAD.given = copies
-        try:
-            with attend_with(weights, values):
-                logits: Tensor = short(input_ids=tokens).logits
-        finally:
-            _THREAD.given = None
+        with holding(_THREAD, given=copies), attend_with(weights, values):
+            logits: Tensor = short(input_ids=tokens).logits
         return logits.view(len(states), -1, logits.shape[-1])
 
     def _shortened(self, model: PreTrainedModel) -> Any:  # noqa: ANN401

@@ -87,6 +87,17 @@ class _Thread(threading.local):
 _THREAD = _Thread()
 
 
+@contextmanager
+def holding(thread: threading.local, **values: object) -> Iterator[None]:
+    """Within it, attributes of an object of threads have these values in this thread."""
+    before = {name: getattr(thread, name) for name in values}
+    vars(thread).update(values)
+    try:
+        yield
+    finally:
+        vars(thread).update(before)
+
+
 def is_intercepting() -> bool:
     """Whether this thread is inside `intercept`."""
     return bool(_THREAD.active)
@@ -111,12 +122,9 @@ def number_layers(forward: Callable[[], object]) -> list[nn.Module]:
 
     A module that computes several layers is there several times. Copies keep the numbers.
     """
-    outer, _THREAD.active, _THREAD.calls = _THREAD.active, (), []
-    try:
+    layers: list[nn.Module] = []
+    with holding(_THREAD, active=(), calls=layers):
         forward()
-        layers = _THREAD.calls
-    finally:
-        _THREAD.active, _THREAD.calls = outer, None
     for module in layers:
         vars(module)[_NUMBERS] = [number for number, one in enumerate(layers) if one is module]
     return layers
@@ -143,12 +151,8 @@ def intercept(
         InputError: The model's layers are not numbered, or a layer or head does not exist.
     """
     own = _Interception(record, patch or {})
-    outer = _THREAD.active
-    _THREAD.active = (*outer, own)
-    try:
+    with holding(_THREAD, active=(*_THREAD.active, own)):
         yield own.found
-    finally:
-        _THREAD.active = outer
     asked = {*own.patch, *(() if record == "all" else record)}
     if not own.seen and (asked or record):
         raise InputError("no attention was computed by a model of attention_layers(model).")

@@ -15,14 +15,7 @@ from torch.nn.functional import linear
 from torch.overrides import TorchFunctionMode, handle_torch_function, has_torch_function
 from typing_extensions import override
 
-from attnlight.functional.attribution.relevance import (
-    LinearRecurrence,
-    gru_coefficients,
-    kept_share,
-    linear_states,
-    lstm_coefficients,
-    quotient,
-)
+from attnlight.functional.attribution import relevance
 
 # Nonlinearities that are 0 at 0, with their slope there.
 _SLOPES = {"tanh": 1.0, "relu": 0.0, "gelu": 0.5, "silu": 0.5, "elementwise": 0.5}
@@ -136,7 +129,7 @@ def _nonlinearity(operation: _Operation) -> tuple[Any, Any]:
     if held is None:
         at = inputs.detach()
         values = values or [operation.function(at.clone(), **operation.options)]
-        held = quotient(values[0], at, _SLOPES[operation.function.__name__])
+        held = relevance.quotient(values[0], at, _SLOPES[operation.function.__name__])
     return inputs * held, held
 
 
@@ -146,7 +139,7 @@ def _sum(operation: _Operation) -> tuple[Any, Any]:
     if not operation.epsilon:
         return sums, ()
     if held is None:
-        held = kept_share(sums.detach(), operation.epsilon)
+        held = relevance.kept_share(sums.detach(), operation.epsilon)
         sums.register_hook(held.mul)  # what it returns replaces the gradient
         return sums, held
     return sums * held, held
@@ -206,15 +199,15 @@ def _recurrence(operation: _Operation) -> tuple[Any, Any]:
             known = function(words, *arguments[1:-1], False)[0]
             before = torch.cat([state.unsqueeze(0), known[:-1]])
             gates = linear(words, input_weight, input_bias), linear(before, weight, bias)
-            fixed = lstm_coefficients if lstm else gru_coefficients
+            fixed = relevance.lstm_coefficients if lstm else relevance.gru_coefficients
             held = fixed(*gates, cell if lstm else known, operation.epsilon)
     own = slice(2 * state.shape[-1], 3 * state.shape[-1])  # of the candidates, in both networks
     inputs = linear(words, input_weight[own], input_bias[own])
     driven = held.drive * inputs + held.feedback * bias[own]
     if operation.held is None:
-        states: Tensor = LinearRecurrence.apply(driven, known, weight[own], *held)  # type: ignore[no-untyped-call]
+        states: Tensor = relevance.LinearRecurrence.apply(driven, known, weight[own], *held)  # type: ignore[no-untyped-call]
     else:
-        states = linear_states(driven, held, weight[own], state, cell)
+        states = relevance.linear_states(driven, held, weight[own], state, cell)
     last = states[-1:]
     output = states.transpose(0, 1) if batch_first else states
     return ((output, last, last / held.readout[-1:]) if lstm else (output, last)), held

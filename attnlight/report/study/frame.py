@@ -90,14 +90,6 @@ class Study:
         """The finished runs among `planned`."""
         return self.planned(*roles, state=FINISHED, **which)
 
-    def adversaries(self, base: str) -> dict[tuple[str, float], Runs]:
-        """The finished adversaries of a base by each planned attention term and lambda."""
-        planned = self.planned("adversary", base=base).groupby(["term", "lam"]).groups
-        return {
-            (term, lam): self.finished("adversary", base=base, term=term, lam=lam)
-            for term, lam in planned
-        }
-
     def controls(self, base: str, term: str | None = None) -> Runs:
         """Finished runs at lambda 0: trained to imitate the base without a divergence term.
 
