@@ -26,11 +26,9 @@ def fill_placeholders(value: Any, names: Mapping[str, str]) -> Any:  # noqa: ANN
         return value
     if isinstance(value, list):
         return [fill_placeholders(item, names) for item in value]
-    if isinstance(value, Namespace):
-        filled = {key: fill_placeholders(item, names) for key, item in vars(value).items()}
-        return Namespace(**filled)  # type: ignore[no-untyped-call]
-    if isinstance(value, dict):
-        return {key: fill_placeholders(item, names) for key, item in value.items()}
+    if isinstance(value, Namespace | dict):
+        items = value.items() if isinstance(value, dict) else vars(value).items()
+        return type(value)({key: fill_placeholders(item, names) for key, item in items})
     return value
 
 

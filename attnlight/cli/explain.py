@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import pairwise
 from pathlib import Path
@@ -70,9 +70,8 @@ def main(argv: list[str]) -> int:
     if options.json:
         print(json.dumps(list(map(asdict, found)), indent=1))
     elif options.html is not None:
-        nothing = [None] * len(texts)
-        rows = [*zip(texts, queries or nothing, candidates or nothing, strict=True)]
-        write_text(options.html, _page(options.run, rows, methods, found[0].verdict))
+        columns = {"text": texts, "query": queries, "candidates": candidates}
+        write_text(options.html, _page(options.run, columns, methods, found[0].verdict))
         print(options.html)
     else:
         print(on_terminal(found))
@@ -80,17 +79,14 @@ def main(argv: list[str]) -> int:
 
 
 def _page(
-    model: str, texts: Sequence[Sequence[Any]], methods: Sequence[Any], verdict: str | None
+    model: str, columns: Mapping[str, Any], methods: Sequence[Any], verdict: str | None
 ) -> str:
-    """A page of texts, each with its query and its candidates or None, from a record of them."""
+    """A page of texts, of whose columns some may be None, from a record of them."""
     from attnlight.api.run import run
     from attnlight.report.run import trained_run
     from attnlight.report.what_if import what_if_page
 
-    names = ("text", "query", "candidates")
-    rows = [
-        {n: part for n, part in zip(names, text, strict=True) if part is not None} for text in texts
-    ]
+    given = {name: column for name, column in columns.items() if column}
     options = {"max_instances": None, "leave_one_out": False, "methods": list(methods)}
-    results = run(model, rows, [{"class_path": "attnlight.callbacks.Texts", "init_args": options}])
+    results = run(model, given, [{"class_path": "attnlight.callbacks.Texts", "init_args": options}])
     return what_if_page("Explanations", [trained_run(results.folder)], verdict)

@@ -216,13 +216,8 @@ def _special_tokens(tokenizer: Tokenizer, content: dict[str, Any], path: str) ->
     boundaries = [*before, *after]
     if unknown in boundaries:  # GPT-2's <|endoftext|>
         unknown = None
-    padding = [name for name in _PADDING if tokenizer.token_to_id(name) is not None]
-    return [
-        padding[0] if padding else None,
-        unknown or None,
-        before[0] if before else None,
-        after[0] if after else None,
-    ]
+    padding = (name for name in _PADDING if tokenizer.token_to_id(name) is not None)
+    return [next(padding, None), unknown or None, (*before, None)[0], (*after, None)[0]]
 
 
 def _renumbered(part: Any, numbers: dict[str, int]) -> Any:  # noqa: ANN401

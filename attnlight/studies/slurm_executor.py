@@ -5,10 +5,9 @@ import subprocess
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor, Future
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from queue import Empty, SimpleQueue
+from queue import SimpleQueue
 from threading import Event, Thread
 from typing import Any
 
@@ -118,11 +117,8 @@ class SlurmExecutor(Executor):
 
     def _submit_all(self) -> None:
         """Submit the calls since the last poll to SLURM."""
-        calls = []
-        with suppress(Empty):
-            while True:
-                calls.append(self._submitted.get_nowait())
-        calls = [call for call in calls if not call[0].cancelled()]
+        new = [self._submitted.get() for _ in range(self._submitted.qsize())]
+        calls = [call for call in new if not call[0].cancelled()]
         if not calls:  # submitit warns of an empty array
             return
         try:

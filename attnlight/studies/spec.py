@@ -41,10 +41,9 @@ class Group(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestedGroup(Configured):
+class TestedGroup(Group):
     """Runs of one role, one for each seed, and tests for them only."""
 
-    seeds: Seeds = ()
     tests: tuple[Path, ...] = ()
 
 
