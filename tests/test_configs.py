@@ -3,6 +3,7 @@
 import tempfile
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import cache, partial
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
@@ -216,15 +217,19 @@ def runs() -> Iterator[Any]:
         yield pytest.param(*given, "short_corpora", id=file.stem, marks=slow)
         if file in FIRST_OF_CORPUS:
             yield pytest.param(*given, "corpora", id=f"{file.stem}-whole", marks=pytest.mark.slow)
+    corpora = left_over("data", "data")
+    pairs = [
+        x for x in corpora if read(x)["class_path"].endswith(("PairDataModule", "BabiStories"))
+    ]
+    turns = chain(pairs, repeat(CONFIGS / "data/babi_1.yaml"))  # each corpus once
     for model in left_over("model", "models"):
         of_pairs = read(model).get("init_args", {}).get("problem") == "pairs"
-        yield beside(model, CONFIGS / f"data/{'babi_1' if of_pairs else 'planted'}.yaml")
-    for data in left_over("data", "data"):
+        yield beside(model, next(turns) if of_pairs else CONFIGS / "data/planted.yaml")
+    assert next(turns) not in pairs[1:], "more corpora than models of pairs"
+    for data in (x for x in corpora if x not in pairs):
         options = read(data).get("init_args", {})
         nested = options.get("sentences") == "nested" or "sentence_length" in options
-        of_pairs = read(data)["class_path"].endswith(("PairDataModule", "BabiStories"))
-        kind = "pair_average_additive" if of_pairs else ("none_additive", "han_none")[nested]
-        yield beside(CONFIGS / f"models/{kind}.yaml", data, *TINY)
+        yield beside(CONFIGS / f"models/{('none_additive', 'han_none')[nested]}.yaml", data, *TINY)
 
 
 def beside(model: Path, data: Path, *options: str) -> Any:

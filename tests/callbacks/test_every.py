@@ -41,8 +41,8 @@ TESTS: list[InterpretabilityTest] = [
     AdversarialAttention(search=SEARCH, program_instances=0),
     Faithfulness(["attention"], replacement="attention", draws=2),
     Faithfulness(["attention", "occlusion"], replacement="unk", draws=2),
-    Faithfulness(["attention", RESAMPLED], replacement="resample", draws=2, resamples=2),
     StateTokenAgreement(),
+    Faithfulness(["attention", RESAMPLED], replacement="resample", draws=2, resamples=2),
 ]
 LAYERED = ("heads", "sparse transformer")
 PACKAGE = str(Path(attnlight.__file__).parent)

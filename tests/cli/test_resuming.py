@@ -6,7 +6,10 @@ import re
 import shutil
 from collections.abc import Iterator
 from contextlib import chdir, nullcontext
+from functools import reduce
+from operator import getitem
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,8 +19,10 @@ from lightning.pytorch.callbacks import ModelCheckpoint
 
 from attnlight.__main__ import main
 from attnlight.cli.processes import RANK_ZERO
-from attnlight.cli.resuming import require_same_batches
+from attnlight.cli.resuming import require_same_batches, require_same_training
 from attnlight.errors import InputError
+from attnlight.storage.checkpoint_file import read_checkpoint
+from attnlight.storage.files import read_yaml
 from attnlight.tasks import AttentionTask
 from tests.commands import CONFIGS, Printed, Refused, attnlight_on_two, on_ranks, without_figures
 from tests.test_mistakes import FIT, corpus, described
@@ -61,13 +66,9 @@ def weights(run: Path) -> dict[str, torch.Tensor]:
         (["--model.optimizer.learning_rate=0.01"], ("optimizer.learning_rate", "0.001", "0.01")),
         (["--model.net.attention=scaled_dot"], ("model.net.attention", "additive", "scaled_dot")),
         (["--model.objective.lambda_deceive=1"], ("model.objective.lambda_deceive", "null", "1")),
-        (["--data.lowercase=false"], ("data.lowercase", "true", "false")),
         (["--data.erased_words={}"], ("data.erased_words.texts", "null", "0.5")),
         (["--data.batch_size=16"], ("32", "16", "--data.batch_size 32")),
         (["--trainer.devices=2"], ("64", "2 devices", "--data.batch_size 16")),
-        (["--seed_everything=1"], ("seed_everything", "0", "1")),
-        (["--trainer.precision=64-true"], ("trainer.precision", "64-true")),
-        (["--trainer.gradient_clip_val=1"], ("trainer.gradient_clip_val", "null", "1")),
         (PATIENCE, ("EarlyStopping", "monitor", "val/loss")),
     ],
     ids=lambda value: value[0] if isinstance(value, list) else "",
@@ -83,6 +84,26 @@ def test_another_training_is_refused(
     monkeypatch.setenv("ATTNLIGHT_JOIN_TIMEOUT", "1e6")
     monkeypatch.setenv(RANK_ZERO, "")
     refused(*FURTHER, *options, names=(f"{RUN}/last.ckpt", *named), leaving=trained)
+
+
+@pytest.mark.parametrize(
+    ("section", "option", "said"),
+    [
+        ("", {"seed_everything": 1}, "seed_everything 0, now 1"),
+        ("data.init_args", {"lowercase": False}, "data.lowercase true, now false"),
+        ("trainer", {"precision": "64-true"}, "trainer.precision null, now 64-true"),
+        ("trainer", {"gradient_clip_val": 1}, "trainer.gradient_clip_val null, now 1"),
+    ],
+)
+def test_every_section_is_compared(
+    trained: Path, section: str, option: dict[str, Any], said: str
+) -> None:
+    last = trained / RUN / "last.ckpt"
+    config: Any = read_yaml(last.with_name("fit.yaml"))
+    reduce(getitem, filter(None, section.split(".")), config).update(option)
+    model, corpus = read_checkpoint(last)["hyper_parameters"], SimpleNamespace()
+    with pytest.raises(InputError, match=f"was trained with {said}: leave it as it was"):
+        require_same_training(last, config, model, corpus, 1)  # type: ignore[arg-type]
 
 
 def test_a_warmup_by_share_of_the_epochs_refuses_others(trained: Path, refused: Refused) -> None:

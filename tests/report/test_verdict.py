@@ -218,89 +218,63 @@ def card_of(
     return verdict_of(folder)
 
 
+MIXED, LOW = {"own": 0.5}, {"ratio": 0.2}  # states mix words; the first words find little
+
+
 class TestSentence:
     @pytest.mark.parametrize(
-        ("rows", "own", "ratio", "case", "said"),
+        ("rows", "given", "case", "said"),
         [
+            (agreement(0.9, 0.8), {}, "yes", "Yes: it orders the words by their use in every"),
+            (agreement(0.9), {}, "yes", 'by their use where it predicts "dull".'),
+            (agreement(0.9, 0.72), {}, "yes", "Yes: it orders the words by their use"),
+            (agreement(0.9, 0.8), MIXED, "mixing", "in every class, but each state mixes several."),
             (
-                agreement(0.9, 0.8),
-                1.0,
-                0.6,
-                "yes",
-                "Yes: it orders the words by their use in every",
-            ),
-            (agreement(0.9), 1.0, 0.6, "yes", 'by their use where it predicts "dull".'),
-            (agreement(0.9, 0.72), 1.0, 0.6, "yes", "Yes: it orders the words by their use"),
-            (
-                agreement(0.9, 0.8),
-                0.5,
-                0.6,
+                agreement(0.9, 0.64),
+                MIXED | {"ratio": 0.4},
                 "mixing",
-                "in every class, but each state mixes several.",
+                "but each state mixes several.",
             ),
-            (agreement(0.9, 0.64), 0.5, 0.4, "mixing", "but each state mixes several."),
-            (agreement(0.9), 0.5, 0.6, "mixing", 'where it predicts "dull", but each state mixes'),
+            (agreement(0.9), MIXED, "mixing", 'where it predicts "dull", but each state mixes'),
             (
                 agreement(0.9, 0.8),
-                0.5,
-                0.2,
+                MIXED | LOW,
                 "not_finding",
                 "weighs most moves the prediction only 3",
             ),
-            (agreement(0.56, 0.55), 0.5, 0.6, "top_words", "Top words only"),
+            (agreement(0.56, 0.55), MIXED, "top_words", "Top words only"),
             (
                 agreement(0.6, 0.62),
-                1.0,
-                0.2,
+                LOW,
                 "top_words",
                 "that the best other method weighs most; do not",
             ),
-            (agreement(0.3, 0.6), 1.0, 0.6, "top_words", "moves the prediction 99 % as far as"),
-            (agreement(0.48, 0.48, noise=0.3), 1.0, 0.6, "top_words", "Top words only"),
+            (agreement(0.3, 0.6), {}, "top_words", "moves the prediction 99 % as far as"),
+            (agreement(0.48, 0.48, noise=0.3), {}, "top_words", "Top words only"),
+            (agreement(0.9, 0.3), LOW, "some_classes", 'Only where it predicts "dull"; elsewhere'),
+            (agreement(0.9, 0.6), LOW, "some_classes", 'Only where it predicts "dull"; elsewhere'),
             (
                 agreement(0.9, 0.3),
-                1.0,
-                0.2,
-                "some_classes",
-                'Only where it predicts "dull"; elsewhere',
-            ),
-            (
-                agreement(0.9, 0.6),
-                1.0,
-                0.2,
-                "some_classes",
-                'Only where it predicts "dull"; elsewhere',
-            ),
-            (
-                agreement(0.9, 0.3),
-                1.0,
-                0.6,
+                {},
                 "order_in_some",
-                "elsewhere read its top words alone: deleting them moves",
+                "read its top words alone: deleting them moves",
             ),
-            (agreement(0.3, 0.6), 1.0, 0.2, "not_following", "(Somers' D 0.31); read integrated"),
-            (
-                agreement(0.9, 0.9, opposing=0.6),
-                1.0,
-                0.6,
-                "opposing",
-                "60 % of its weight is on words",
-            ),
+            (agreement(0.3, 0.6), LOW, "not_following", "(Somers' D 0.31); read integrated"),
+            (agreement(0.9, 0.9, opposing=0.6), {}, "opposing", "60 % of its weight is on words"),
             (
                 agreement(0.9, 0.7),
-                1.0,
-                0.6,
+                {},
                 "not_decided",
-                "Somers' D is 0.69 [0.67, 0.72]; about 3,300 texts would do.",
+                "0.69 [0.67, 0.72]; about 3,300 texts would do.",
             ),
-            (agreement(0.9, 0.52, noise=0.5), 1.0, 0.2, "not_decided", "too near a bound for more"),
-            (agreement(0.9, 0.9, effect=1e-3), 1.0, 0.6, "unseen", 'where it predicts "'),
+            (agreement(0.9, 0.52, noise=0.5), LOW, "not_decided", "too near a bound for more"),
+            (agreement(0.9, 0.9, effect=1e-3), {}, "unseen", 'where it predicts "'),
         ],
     )
     def test_the_first_case_that_fits(
-        self, tmp_path: Path, rows: Rows, own: float, ratio: float, case: str, said: str
+        self, tmp_path: Path, rows: Rows, given: dict[str, float], case: str, said: str
     ) -> None:
-        card = card_of(tmp_path, rows, own, ratio)
+        card = card_of(tmp_path, rows, **given)
         assert (card.case, card.case_if_licensed, card.kind) == (case, case, "none")
         assert said in card.sentence
         assert re.fullmatch(RULES["answers"][case], card.sentence_parts[1])
