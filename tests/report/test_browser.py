@@ -263,6 +263,29 @@ def test_two_runs_show_the_texts_that_both_have(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_list_shows_which_word_is_tagged(tmp_path: Path) -> None:
+    words = [f"w{place}" for place in range(30)]
+    shared = {"tokens": words, "items": [[n, n + 1] for n in range(30)]}
+    shared |= {"attention": [[1 / 30] * 30], "probabilities": [0.5, 0.5], "label": 0}
+    rows = [row(3, position=place, **shared) for place in (0, 20)]
+    write_run(tmp_path / "run", classes=["O", "B"])
+    write(tmp_path / "run/records/test/texts.parquet", rows, classes=["O", "B"])
+    page_of(tmp_path / "run")
+
+    async def visit(call: Call) -> None:
+        entries = "Array.from(document.querySelectorAll('.try-list li button'), e => e.innerHTML)"
+        first, second = await value(call, entries)
+        assert "<b>w0</b> w1" in first
+        assert "w13" not in second
+        assert "w14 w15 w16 w17 w18 w19 <b>w20</b> w21" in second
+        counted = "document.querySelector('.try-list [role=status]').textContent"
+        assert await value(call, counted) == "2 of 2 words"
+
+    events = browse(tmp_path / "run/report/index.html", visit, tmp_path / "profile")
+    assert [event for event in events if event["method"] in NOISE] == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_points_of_figures_lead_to_texts(page: Path, tmp_path: Path, theme: str) -> None:
     points = "document.querySelectorAll('figure svg a')"

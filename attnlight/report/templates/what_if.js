@@ -473,7 +473,9 @@ class Browser {
     this.shown = kept;
     this.measure = this.find("sort").value === "0" ? null : measure;
     const more = set.recorded - set.keys.length;
-    const said = `${kept.length.toLocaleString("en")} of ${this.all.length.toLocaleString("en")} texts`;
+    const [found, all] = [kept, this.all].map(({ length }) => length.toLocaleString("en"));
+    const counted = set.keys.some(([, position]) => position) ? "words" : "texts";
+    const said = `${found} of ${all} ${counted}`;
     const left = more ? `; ${more.toLocaleString("en")} more would make the page too large` : "";
     this.root.querySelector(".try-list [role=status]").textContent = said + left;
     this.list.replaceChildren();
@@ -485,6 +487,19 @@ class Browser {
     return argmax(rowOf(this.other, place).probabilities) !== this.predicted[at];
   }
 
+  /** The beginning of a text, or what is around the word that is predicted, in bold type. */
+  excerpt(at) {
+    const { flags, parts } = rowOf(this.set, at);
+    let [item, place] = [0, 0];
+    const words = parts.map(({ before, text, count }, part) => {
+      const chosen = flags.slice(item, (item += count)).some((flag) => flag & THIS);
+      if (chosen) place = part;
+      return chosen ? [before, element("b", {}, text)] : [before + text];
+    });
+    const start = Math.max(0, place - 6);
+    return words.slice(start, start + 14).flat();
+  }
+
   /** Draw more texts of the list. */
   extend() {
     const start = this.list.children.length;
@@ -492,11 +507,10 @@ class Browser {
       const { set, measure, predicted } = this;
       const wrong = set.labels[at] >= 0 && set.labels[at] !== predicted[at];
       const name = this.nameOf(at).slice(5);
-      const first = textOf(set.rows[at].slice(0, 14));
       const value = measure ? element("small", {}, ` ${number(measure.values[at])}`) : null;
       const title = element("b", { className: wrong ? "wrong" : "" }, name);
       const said = wrong ? element("i", { className: "unseen" }, " wrongly predicted") : "";
-      const line = element("span", {}, title, said, value || "", ` ${first}`);
+      const line = element("span", {}, title, said, value || "", " ", ...this.excerpt(at));
       const button = element("button", { type: "button", "data-at": at }, line);
       return element("li", {}, button);
     });
