@@ -179,15 +179,13 @@ class PlantedSpec:
         """The vocabulary by id, special tokens first."""
         joint = "" if self.num_classes == 2 else "word"
         negator = "gate" if self.rule == "conjunction" else "not"
+        decoys = DECOY_WORDS if self.decoys and not self.queries else 0
         return [
             *SPECIAL_TOKENS,
             *(f"filler{rank}" for rank in range(self.vocabulary)),
             *(f"{negator}{number}" for number in range(self.negators)),
             *(f"{name}{joint}{n}" for name in self.classes for n in range(self.keywords_of_class)),
-            *(
-                f"decoy{number}"
-                for number in range(0 if self.queries else DECOY_WORDS * (self.decoys > 0))
-            ),
+            *(f"decoy{number}" for number in range(decoys)),
             *(f"ask{number}" for number in range(self.queries)),
         ]
 

@@ -300,10 +300,7 @@ def _is_reachable(endpoint: str) -> bool:
     """Whether the hub responds at all; an HTTP error is a response."""
     try:
         urlopen(Request(endpoint, method="HEAD"), timeout=_SECONDS).close()
-    except HTTPError:
-        return True
-    except URLError as error:
-        return isinstance(error.reason, ssl.SSLError)  # `datasets` uses its own certificates
-    except OSError:
-        return False
+    except OSError as error:  # `datasets` uses its own certificates
+        uncertified = isinstance(error, URLError) and isinstance(error.reason, ssl.SSLError)
+        return uncertified or isinstance(error, HTTPError)
     return True

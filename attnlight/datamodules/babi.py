@@ -9,10 +9,11 @@ from typing import Any, cast, get_args
 from typing_extensions import override
 
 from attnlight.data.babi import CODES, PLACES, WORDS, BabiTask, generate_questions
+from attnlight.data.raw_text import RawText
 from attnlight.data.sentences import Sentences
 from attnlight.data.sources import Dataset, Source, silent
 from attnlight.data.splits import MISSING_SPLIT_ADVICE
-from attnlight.datamodules.base import CorpusOptions
+from attnlight.datamodules.base import CorpusDataModule, CorpusOptions
 from attnlight.datamodules.flat_options import flat_options
 from attnlight.datamodules.pair import PairDataModule
 from attnlight.errors import InputError, require_at_least
@@ -80,7 +81,7 @@ def _without_last_stops(row: dict[str, Any]) -> dict[str, Any]:
     return row | dict(zip((passage, query), stripped, strict=True))
 
 
-class BabiStories(PairDataModule):
+class BabiStories(CorpusDataModule):
     """Generated questions on stories of bAbI tasks 1 to 3, distributed as the released ones, or to copy.
 
     A passage is a story so far, a query asks where an actor or object is or was, and the classes are
@@ -112,6 +113,8 @@ class BabiStories(PairDataModule):
         InputError: There is no such task, or not as released, or a size or the seed is out of range.
     """
 
+    paired = True
+
     @flat_options
     def __init__(
         self,
@@ -127,6 +130,7 @@ class BabiStories(PairDataModule):
         *,
         common: CorpusOptions,
     ) -> None:
+        super().__init__(common=common)
         if task not in get_args(BabiTask):
             raise InputError(
                 f"task is {task}; expected one of: {', '.join(map(str, get_args(BabiTask)))}"
@@ -144,7 +148,7 @@ class BabiStories(PairDataModule):
         if test is not None:
             splits["test"] = Stories(**vars(test), released=True) if released else test
         names = ("passage", "query", "label", "evidence")
-        super().__init__(
+        self._pairs = PairDataModule(
             path=type(self).__name__,
             **cast("dict[str, Any]", dict(zip(names, COLUMNS, strict=True))),
             **splits,
@@ -155,3 +159,23 @@ class BabiStories(PairDataModule):
             boundary_tokens=sentences == "none",
             common=common,
         )
+        self.sentence_rules, self.nested = self._pairs.sentence_rules, self._pairs.nested
+        self.paired, self.joined = self._pairs.paired, self._pairs.joined
+
+    @property
+    @override
+    def sources(self) -> dict[str, Source]:
+        return self._pairs.sources
+
+    @override
+    def evaluate_as(self, encoding: RawText, name: str) -> None:
+        super().evaluate_as(encoding, name)
+        self._pairs.evaluate_as(encoding, name)
+
+    @override
+    def recipe(self) -> dict[str, Any]:
+        return self._pairs.recipe()
+
+    @override
+    def build(self, folder: Path) -> None:
+        self._pairs.build(folder)

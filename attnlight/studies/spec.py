@@ -41,9 +41,10 @@ class Group(Configured):
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestedGroup(Group):
+class TestedGroup(Configured):
     """Runs of one role, one for each seed, and tests for them only."""
 
+    seeds: Seeds = ()
     tests: tuple[Path, ...] = ()
 
 
