@@ -1,6 +1,6 @@
 """Encode the rows of a source and write them as a split of a prepared corpus."""
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -157,21 +157,19 @@ def write_tagged(
     sentences = part.reader(part.rows)
     with split_writer(folder, kinds) as write:
         while chunk := list(islice(sentences, _SENTENCES)):
-            columns: dict[str, list[Any]] = defaultdict(list)
+            rows: list[dict[str, Any]] = []
             for sentence in chunk:
                 check_tags(sentence.place, sentence.tags, numbers, strict)
                 ids, words, first = _ids_of_words(tokenizer, sentence, boundary, divided)
                 labels = np.full(len(ids), IGNORED)
                 labels[first] = target.labels(sentence.tags, numbers, sentence.row)
+                row = {"index": sentence.row, "length": len(ids), "words": sentence.words}
+                row |= {"tokens": ids, TAGS: labels} | dict.fromkeys(marked, labels != IGNORED)
                 along = {**features.encode(sentence.words, sentence.pos), **sentence.marks}
                 for name, values in along.items():
-                    columns[name].append(np.where(words < 0, PAD, np.asarray(values)[words]))
-                for name in marked:
-                    columns[name].append(labels != IGNORED)
-                of_sentence = {"index": sentence.row, "length": len(ids), "words": sentence.words}
-                for name, value in (of_sentence | {"tokens": ids, TAGS: labels}).items():
-                    columns[name].append(value)
-            write(columns)
+                    row[name] = np.where(words < 0, PAD, np.asarray(values)[words])
+                rows.append(row)
+            write({name: [row[name] for row in rows] for name in rows[0]})
 
 
 def _ids_of_words(

@@ -17,7 +17,7 @@ from attnlight.data.collate import allow_classes, collate_ids, pad_ragged, with_
 from attnlight.data.digests import text_digest
 from attnlight.data.features import TokenFeatures
 from attnlight.data.pairs import encode_joined, encode_queries
-from attnlight.data.sentences import SentenceIds, SentenceRules, encode_sentences
+from attnlight.data.sentences import SentenceRules, encode_sentences
 from attnlight.data.tokenization import Surface, surface_of, words_of_pieces
 from attnlight.data.whole_words import WholeWords
 from attnlight.errors import InputError, did_you_mean
@@ -143,7 +143,8 @@ class RawText:
             asked = queries or (), range(len(texts)), "the given texts"
             encoded, segments = encode_joined(texts, tokenizer, *asked)
         else:
-            encoded = self._encode_sentences(texts)
+            rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
+            encoded = encode_sentences(tokenizer, texts, rules)
         sizes = encoded.sizes if self.sentences and self.sentences["nested"] else None
         if self.whole_words:
             sizes = [self.word_boundaries.sizes(ids).tolist() for ids in encoded.ids]
@@ -194,7 +195,8 @@ class RawText:
             encoded, _ = encode_joined([text], self.parsed_tokenizer, *asked)
             parts = [((text, query), None)]
         else:
-            encoded = self._encode_sentences([text])
+            rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
+            encoded = encode_sentences(self.parsed_tokenizer, [text], rules)
             parts = list(zip(encoded.texts[0], encoded.sizes[0], strict=True))
         (ids,), sizes = encoded.ids, None
         if self.whole_words:
@@ -210,10 +212,6 @@ class RawText:
                 "the model reads a text and a query together: give a query for each text."
             )
         return queries is not None and (self.joined or self.joins)
-
-    def _encode_sentences(self, texts: Sequence[str]) -> SentenceIds:
-        rules = SentenceRules.from_identity(self.sentences) if self.sentences else None
-        return encode_sentences(self.parsed_tokenizer, texts, rules)
 
 
 def require_text(value: object, place: str) -> None:

@@ -312,11 +312,6 @@ class CorpusDataModule(LightningDataModule, ABC):
             return None
         return corpus_tokenizer(self.tokenizer_path, self.rules.truncate, self.joined)
 
-    def _tokenizer_recipe(self) -> dict[str, str]:
-        """What `recipe` says of that tokenizer."""
-        tokenizer = self._model_tokenizer
-        return {"tokenizer": text_digest(tokenizer.to_str())} if tokenizer else {}
-
     @cached_property
     def _corpus(self) -> dict[str, Any]:
         return dict(json.loads((self.prepare() / "corpus.json").read_text(encoding="utf-8")))

@@ -11,6 +11,7 @@ from typing_extensions import override
 from attnlight.batch import MARKED
 from attnlight.data.conll import SUFFIXES
 from attnlight.data.dataset import TokenDataset
+from attnlight.data.digests import text_digest
 from attnlight.data.encode import write_tagged
 from attnlight.data.features import FeatureRules, TokenFeatures
 from attnlight.data.find_columns import find_columns
@@ -208,8 +209,8 @@ class ChunkingDataModule(CorpusDataModule):
         if self.target != "tokens":  # so that fingerprints for `tokens` do not change
             parameter = {"marked": target.mark_seed, "sentence": target.sentence_chunk}
             recipe["target"] = [self.target, parameter[self.target]]
-        if self.encoding is None:
-            recipe |= self._tokenizer_recipe()
+        if self.encoding is None and self._model_tokenizer is not None:
+            recipe["tokenizer"] = text_digest(self._model_tokenizer.to_str())
         if self.mark_columns:
             recipe["mark_columns"] = self.mark_columns
         return recipe

@@ -11,6 +11,7 @@ from typing_extensions import override
 from attnlight.batch import SEGMENT
 from attnlight.data.columns import TokenColumns
 from attnlight.data.dataset import COLUMNS
+from attnlight.data.digests import text_digest
 from attnlight.data.documents import DocumentReader
 from attnlight.data.edits import EditColumns, read_originals
 from attnlight.data.encode import write_split
@@ -204,7 +205,9 @@ class TextDataModule(CorpusDataModule):
             "sentences": self.sentence_rules and self._capped.identity() | capped,
         }
         recipe |= {name: part for name, part in used.items() if part is not None}
-        return recipe | self._tokenizer_recipe()
+        if self._model_tokenizer is not None:
+            recipe["tokenizer"] = text_digest(self._model_tokenizer.to_str())
+        return recipe
 
     @override
     def build(self, folder: Path) -> None:
