@@ -73,12 +73,15 @@ def given(value: object, place: tuple[str, ...]) -> Iterator[tuple[object, ...]]
 
 
 def parts(experiment: Path) -> set[tuple[object, ...]]:
-    """What an experiment has: options and kind of network of its model, columns of its corpus."""
+    """What an experiment has: options and kinds of its model, columns of its corpus.
+
+    Which encoders and attentions go together is asked in models/test_every_classifier.py.
+    """
     model, data = (read(experiment.parent / read(experiment)[kind]) for kind in ("model", "data"))
     (kind, corpus), options = (x["class_path"] for x in (model, data)), data.get("init_args", {})
     net = model.get("init_args", {}).get("net", {})
-    found = {*given(model.get("init_args", {}), (kind,)), (corpus, "local", options.get("local"))}
-    found.add((kind, *map(net.get, ("encoder", "attention", "hierarchical"))))
+    found = {*given(model.get("init_args", {}), ()), (corpus, "local", options.get("local"))}
+    found |= {(name, net.get("hierarchical")) for name in (kind, net.get("encoder"))}
     return found | {(corpus, name) for name in options}
 
 

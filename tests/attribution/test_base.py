@@ -24,7 +24,7 @@ from tests.models import test_classifier as flat
 from tests.models import test_pair as pair
 
 NAMES = [name for name in METHODS if name not in ("external", *OF_LAYERS)]
-IG = "integrated_gradients"
+IG, OCCLUSION = "integrated_gradients", "occlusion"
 FEW = [name for name in SCENES if name.startswith("sparse")]  # of scenes with other weights
 CASES = [
     (method, name)
@@ -125,38 +125,27 @@ def test_single_precision_gives_the_same_within_its_rounding() -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "message"),
+    ("name", "options", "message"),
     [
-        ("gradiant", "unknown attribution method 'gradiant' (did you mean 'gradient'?); expected"),
-        (
-            {"tolerance": 1.0},
-            "unknown attribution method None; expected one of: alti, answer_attention, ",
-        ),
-        (
-            {"name": IG, "tolerence": 1.0},
-            f"{IG} has no option 'tolerence' (did you mean 'tolerance'?",
-        ),
-        ({"name": IG, "steps": 1.5}, f"{IG}: steps is 1.5; expected int."),
-        ({"name": IG, "tolerance": True}, f"{IG}: tolerance is True; expected float."),
-        (
-            {"name": IG, "baseline": "zeros"},
-            f"{IG}: baseline is 'zeros' (did you mean 'zero'?); exp",
-        ),
-        (
-            {"name": "occlusion", "replacement": "[UNK]"},
-            "occlusion: replacement is '[UNK]'; expected",
-        ),
-        ({"name": "occlusion", "budget": "1"}, "occlusion: budget is '1'; expected int or null."),
-        ({"name": "occlusion", "by_size": 1}, "occlusion: by_size is 1; expected bool"),
-        ({"name": IG, "tolerance": -1.0}, "tolerance is -1.0; it must be at least 0."),
-        ({"name": IG, "steps": 0}, "steps is 0; it must be at least 1."),
-        ({"name": IG, "steps": 64, "max_steps": 32}, "max_steps is 32; it must be at least 64."),
-        ({"name": "lrp", "epsilon": -1}, "epsilon is -1; it must be at least 0"),
-        ({"name": "occlusion", "budget": 0}, "budget is 0; it must be at least 1"),
-        ({"name": "rollout", "of": "norms"}, "rollout: of is 'norms'"),
+        ("gradiant", {}, "unknown attribution method 'gradiant' (did you mean 'gradient'?); exp"),
+        (None, {}, "unknown attribution method None; expected one of: alti, answer_attention, "),
+        (IG, {"tolerence": 1.0}, f"{IG} has no option 'tolerence' (did you mean 'tolerance'?"),
+        (IG, {"steps": 1.5}, f"{IG}: steps is 1.5; expected int."),
+        (IG, {"tolerance": True}, f"{IG}: tolerance is True; expected float."),
+        (IG, {"baseline": "zeros"}, f"{IG}: baseline is 'zeros' (did you mean 'zero'?); exp"),
+        (OCCLUSION, {"replacement": "[UNK]"}, "occlusion: replacement is '[UNK]'; expected"),
+        (OCCLUSION, {"budget": "1"}, "occlusion: budget is '1'; expected int or null."),
+        (OCCLUSION, {"by_size": 1}, "occlusion: by_size is 1; expected bool"),
+        (IG, {"tolerance": -1.0}, "tolerance is -1.0; it must be at least 0."),
+        (IG, {"steps": 0}, "steps is 0; it must be at least 1."),
+        (IG, {"steps": 64, "max_steps": 32}, "max_steps is 32; it must be at least 64."),
+        ("lrp", {"epsilon": -1}, "epsilon is -1; it must be at least 0"),
+        (OCCLUSION, {"budget": 0}, "budget is 0; it must be at least 1"),
+        ("rollout", {"of": "norms"}, "rollout: of is 'norms'"),
     ],
 )
-def test_mistakes_in_configurations(spec: Any, message: str) -> None:
+def test_mistakes_in_configurations(name: Any, options: dict[str, Any], message: str) -> None:
+    spec = {"name": name} | options if name else {"tolerance": 1.0}
     with pytest.raises(InputError) as error:
         build_attribution(spec)
     assert str(error.value).startswith(message)

@@ -119,47 +119,32 @@ def changed(frame: pd.DataFrame, **values: Any) -> pd.DataFrame:
     return frame.assign(**{name: frame[name].mask(there, value) for name, value in values.items()})
 
 
+def renamed(frame: pd.DataFrame, **names: str) -> pd.DataFrame:
+    return frame.rename(columns=names)
+
+
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "given", "message"),
     [
-        (lambda f: dropped(f, index=102), "has no scores of row 102: it is of other texts or of a"),
-        (
-            lambda f: dropped(f, index=102, item=17),
-            "17 items in row 102, but the model attends to 18",
-        ),
-        (lambda f: dropped(f, index=102, item=7), "has the item 8 of row 102 where 7 is expected"),
-        (
-            lambda f: changed(f, item=6),
-            "has the item 6 of row 102 where 7 is expected; items are num",
-        ),
-        (
-            lambda f: f.rename(columns={"score": "scores"}),
-            "no column score (did you mean 'scores'?).",
-        ),
-        (lambda f: f.assign(score="high"), "column score is not of numbers."),
-        (lambda f: f.assign(item=f["item"] + 0.5), "column item is not of whole numbers."),
-        (
-            lambda f: f.rename(columns={"word": "words"}),
-            "no column word (did you mean 'words'?): wri",
-        ),
-        (lambda f: f[:0], "has no rows; expected one for each item."),
-        (
-            lambda f: changed(f, score=np.inf),
-            "has the score inf at item 7 of row 102; expected fin",
-        ),
-        (
-            lambda f: changed(f, score=-np.inf),
-            "has the score -inf at item 7 of row 102; expected fin",
-        ),
-        (
-            lambda f: changed(f, word="w3"),
-            "has the word 'w3' at item 7 of row 102, but the text has",
-        ),
+        (dropped, {"index": 102}, "has no scores of row 102: it is of other texts or of a"),
+        (dropped, {"index": 102, "item": 17}, "17 items in row 102, but the model attends to 18"),
+        (dropped, {"index": 102, "item": 7}, "has the item 8 of row 102 where 7 is expected"),
+        (changed, {"item": 6}, "has the item 6 of row 102 where 7 is expected; items are num"),
+        (renamed, {"score": "scores"}, "no column score (did you mean 'scores'?)."),
+        (pd.DataFrame.assign, {"score": "high"}, "column score is not of numbers."),
+        (pd.DataFrame.assign, {"item": lambda f: f["item"] + 0.5}, "item is not of whole numbers."),
+        (renamed, {"word": "words"}, "no column word (did you mean 'words'?): wri"),
+        (pd.DataFrame.head, {"n": 0}, "has no rows; expected one for each item."),
+        (changed, {"score": np.inf}, "has the score inf at item 7 of row 102; expected fin"),
+        (changed, {"score": -np.inf}, "has the score -inf at item 7 of row 102; expected fin"),
+        (changed, {"word": "w3"}, "has the word 'w3' at item 7 of row 102, but the text has"),
     ],
 )
-def test_a_wrong_table_is_refused(tmp_path: Path, change: Any, message: str) -> None:
+def test_a_wrong_table_is_refused(
+    tmp_path: Path, change: Any, given: dict[str, Any], message: str
+) -> None:
     for ending in ("csv", "parquet"):
-        file = written(change(table()), tmp_path / f"scores.{ending}")
+        file = written(change(table(), **given), tmp_path / f"scores.{ending}")
         with pytest.raises(InputError) as error:
             read(file)
         assert f"external: {file}" in str(error.value)
