@@ -183,6 +183,9 @@ class Explanation:
         """The explanation for the terminal, with the items coloured by each score, or once as text."""
         indent, (first, *others) = (0, 0, 0, 2), self.sentences()
         lines: list[Padding | Text] = [Text(first, style="bold")]
+        if self.query:
+            query = Text(printable(self.query), style="italic")
+            lines.append(Padding(query, indent, expand=False))
         if not coloured:
             lines.append(Padding(Text(printable(self.text)), indent, expand=False))
         for name, cells, highest in self.layers():

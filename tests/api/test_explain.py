@@ -194,6 +194,7 @@ def test_pairs_have_a_query_and_candidates(tmp_path: Path) -> None:
     assert sorted(one.probabilities) == candidates
     assert sum(one.probabilities.values()) == pytest.approx(1, abs=1e-6)
     assert one.query == query
+    assert f"{query}\n" in str(one)
     assert one.prediction in candidates
     with pytest.raises(InputError, match="queries: give each its own, in `queries`, as `query`"):
         attnlight.explain(path, [story])
