@@ -23,7 +23,8 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
     """The sentences of a file, each as the line of its first token and the values of each column.
 
     Columns are separated by white space; in CoNLL-U, a file that ends in `.conllu`, by tabs, and lines of
-    comments, of words that are divided into tokens (`1-2`) and of empty nodes (`1.1`) are left out.
+    comments, of words that are divided into tokens (`1-2`) and of empty nodes (`1.1`) are left out. Lines by
+    which CoNLL-2003 parts documents (`-DOCSTART-`) are no tokens either; a byte order mark is no part of a word.
 
     Args:
         file: The file, UTF-8, gzip-compressed if it ends in `.gz`.
@@ -33,12 +34,12 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
     first, conllu = 1, file.suffix == ".conllu"
     try:
         opened = gzip.open if file.suffix == ".gz" else open
-        with opened(file, "rt", encoding="utf-8") as lines:
+        with opened(file, "rt", encoding="utf-8-sig") as lines:
             for number, line in enumerate(chain(lines, [""]), 1):
                 if conllu and _NO_TOKEN.match(line):
                     continue
                 cells = line.strip().split("\t" if conllu and line.strip() else None)
-                if not cells:
+                if not cells or cells[0] == "-DOCSTART-":
                     if values[0]:
                         yield first, values
                         values = [[] for _ in columns]

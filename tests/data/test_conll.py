@@ -29,6 +29,15 @@ def test_sentences_with_the_lines_where_they_begin(tmp_path: Path, zipped: bool)
     assert len(rows) == 3
 
 
+def test_neither_marks_of_documents_nor_a_byte_order_mark_are_words(tmp_path: Path) -> None:
+    file = tmp_path / "train.txt"
+    file.write_text("-DOCSTART- O\n\nAnn B-PER\n\n-DOCSTART- O\nBob B-PER\n", encoding="utf-8-sig")
+    assert list(read_sentences(file, [0, -1])) == [
+        (3, [["Ann"], ["B-PER"]]),
+        (6, [["Bob"], ["B-PER"]]),
+    ]
+
+
 def test_a_missing_column_is_named_by_file_and_line(tmp_path: Path) -> None:
     file = tmp_path / "train.txt"
     file.write_text("a b c\n\na b\n")
