@@ -51,8 +51,9 @@ class ALTI(Attribution):
             by_block.append([attention_block(call).contributions() for call in calls])
         matrices = []
         for parts in zip(*by_block, strict=True):
-            extra = most - parts[0].shape[1]  # padding beyond the model's longest text
-            matrices.append(pad(torch.cat(parts), (0, extra, 0, extra)))
+            # Of words of several pieces a block has the width of its longest text.
+            lacking = [(0, most - part.shape[1], 0, most - part.shape[1]) for part in parts]
+            matrices.append(torch.cat(list(map(pad, parts, lacking))))
         return layers.rolled_out(owner, batch, output, matrices, mixed=1.0), {}
 
 

@@ -22,6 +22,7 @@ pytest.importorskip("transformers")
 from attnlight.huggingface import HuggingFaceClassifier, HuggingFaceTagger
 from tests.huggingface.models import GROUPED, HEADS, build
 from tests.huggingface.test_classifier import pooled_classifier, texts
+from tests.huggingface.test_words import words
 
 PLACES = {  # of layers, and in them of the attention block's output
     "bert": ("bert.encoder.layer", "attention"),
@@ -187,6 +188,13 @@ def test_padding_and_batches_change_nothing(name: str, monkeypatch: pytest.Monke
         "attnlight.attribution.alti._ELEMENTS", 4 * 2 * 9 * 32
     )  # four of their tokens
     torch.testing.assert_close(explained(model, batch), whole, **near)
+
+
+def test_blocks_of_words_may_differ_in_tokens(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = classifier("bert", items="words")
+    whole = explained(model, words())
+    monkeypatch.setattr("attnlight.attribution.alti._PAIRS", 1)  # a text at once
+    torch.testing.assert_close(explained(model, words()), whole, **EXACT)
 
 
 def test_contributions_by_hand() -> None:
