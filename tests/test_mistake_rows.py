@@ -222,7 +222,7 @@ MISTAKEN = {
         f"{TABLE}[it is of other texts or of a]",
         f"{TABLE}[but the text has]",
     ],
-    "infinite scores": [f"{TABLE}[score=np.inf]"],
+    "infinite scores": [f'{TABLE}["score": np.inf]'],
     "model below its majority class": [
         "report/test_verdict.py::TestMajority::test_by_a_loop",
     ],
