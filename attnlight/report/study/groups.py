@@ -166,11 +166,9 @@ def cells(study: Study, base: str) -> list[tuple[str, float, Runs]]:
 
     Lambda 0 comes first, then KL before other terms, with ascending lambdas.
     """
-    planned = study.planned("adversary", base=base).groupby(["term", "lam"]).groups
-    return [
-        (term, lam, study.finished("adversary", base=base, term=term, lam=lam))
-        for term, lam in sorted(planned, key=lambda pair: (pair[1] > 0, pair[0] != KL))
-    ]
+    planned = study.planned("adversary", base=base).groupby(["term", "lam"])
+    found = [(term, lam, runs[runs["state"] == FINISHED]) for (term, lam), runs in planned]
+    return sorted(found, key=lambda cell: (cell[1] > 0, cell[0] != KL))
 
 
 def lambda_paths(study: Study, base: str) -> dict[str, dict[float, Runs]]:
