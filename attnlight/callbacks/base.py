@@ -26,8 +26,6 @@ from typing_extensions import override
 from attnlight.batch import (
     AttentionModel,
     AttentionOutput,
-    HasItems,
-    HasScope,
     HasWordLevel,
     TextBatch,
 )
@@ -279,7 +277,7 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
                 "measures": list(self.measures),
                 "epoch": around.epoch,
                 "classes": self._classes,
-                "model": _model(around),
+                "model": around.model_metadata,
             },
         )
         for method in self.methods.values():
@@ -396,19 +394,6 @@ class InterpretabilityTest(RecordingCallback, HyperparametersMixin, ABC):
     on_predict_epoch_start = on_validation_epoch_start
     on_predict_batch_end = on_validation_batch_end
     on_predict_epoch_end = on_validation_epoch_end
-
-
-def _model(around: Surroundings) -> dict[str, Any]:
-    """The problem of a task, the options, `scope` and `items` of its network, where it has them."""
-    found: dict[str, Any] = {
-        name: around.hparams[name] for name in ("problem", "net") if name in around.hparams
-    }
-    if isinstance(around.model, HasScope) and around.model.scope:
-        found["scope"] = around.model.scope
-    if isinstance(around.model, HasItems):
-        found["items"] = around.model.items
-    plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
-    return plain
 
 
 def fill_undefined(

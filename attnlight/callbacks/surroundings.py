@@ -1,5 +1,6 @@
 """What a test knows of its run: folder, stage, model, texts and processes."""
 
+import json
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +10,7 @@ from lightning.pytorch import LightningModule
 from lightning.pytorch.strategies import Strategy
 from torch import nn
 
+from attnlight.batch import HasItems, HasScope
 from attnlight.data.dataset import TokenDataset
 from attnlight.data.digests import digests
 from attnlight.data.word_sampler import WordSampler
@@ -72,6 +74,17 @@ class Surroundings:
         """The owner's hyperparameters; empty if it has none."""
         known = isinstance(self.owner, LightningModule | TrainedModel)
         return dict(self.owner.hparams) if known else {}
+
+    @property
+    def model_metadata(self) -> dict[str, Any]:
+        """The problem of the task, the options, `scope` and `items` of its network, where it has them."""
+        found = {name: x for name, x in self.hparams.items() if name in ("problem", "net")}
+        if isinstance(self.model, HasScope) and self.model.scope:
+            found["scope"] = self.model.scope
+        if isinstance(self.model, HasItems):
+            found["items"] = self.model.items
+        plain: dict[str, Any] = json.loads(json.dumps(found, default=str))
+        return plain
 
     @property
     def corpus_name(self) -> str:

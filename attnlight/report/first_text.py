@@ -10,7 +10,18 @@ from attnlight.data.selection import choose
 from attnlight.figures.tables import class_name
 from attnlight.records import KEY, SCORES, RecordFile, Source, read_record, read_rows
 from attnlight.report.join_pieces import Piece, of_pieces
-from attnlight.report.texts import BOUNDARY, COLUMNS, LAYERS, Chosen, Row, pieces_of, shortened
+from attnlight.report.texts import (
+    BOUNDARY,
+    COLUMNS,
+    LAYERS,
+    TRANSLATED,
+    Chosen,
+    Row,
+    pieces_of,
+    query_label,
+    shortened,
+    words_before,
+)
 
 _TOKENS = 40  # so many have a place on the first screen
 _TEXTS, _QUERY = 6, 400  # most texts to choose from where no test does, and words of a query
@@ -45,7 +56,8 @@ class FirstText(NamedTuple):
     name: str  # the same in words; without the position if instances are whole texts
     prediction: str  # the predicted class and its probability
     label: str  # the gold class; "" without one
-    query: str  # its query; "" without one
+    query: str  # its query, or the words of a translation so far; "" without one
+    asked: str  # what stands before it
     tokens: list[Token]  # the part of it that is shown, without boundary tokens
     before: bool  # whether tokens before that part are left out
     after: int  # number of tokens after it that are left out
@@ -84,13 +96,17 @@ def first_text(
     short = (key for key in candidates if len(pieces[key]) <= _TOKENS + 1)
     key = next(short, candidates[0])
     of_parts = bool(keys["position"].any())
-    row, tokens = rows[key], _tokens(rows[key], pieces[key], of_parts)
+    asked = query_label(file)
+    row, tokens = rows[key], _tokens(rows[key], pieces[key], of_parts and asked != TRANSLATED)
     start, stop = 0, len(tokens)
     if stop > _TOKENS + 1:  # where attention is
         weights = [token.shares.get("attention", 0) for token in tokens]
         start = int(np.convolve(weights, np.ones(_TOKENS), "valid").argmax())
         stop = start + _TOKENS
     query = [shortened(word) for word in row.get("query", ()) if word not in BOUNDARY]
+    if asked == TRANSLATED:
+        labels = {each: int(found["label"]) for each, found in rows.items()}
+        query = words_before(key, labels, classes).split(" ")
     likeliest = int(np.argmax(row["probabilities"]))
     predicted = shortened(row.get("answer") or class_name(likeliest, classes))
     return FirstText(
@@ -99,6 +115,7 @@ def first_text(
         prediction=f"{predicted} ({row['probabilities'][likeliest]:.2f})",
         label=class_name(int(row["label"]), classes) if row["label"] >= 0 else "",
         query=" ".join(query[:_QUERY]) + " …" * (len(query) > _QUERY),
+        asked=asked,
         tokens=tokens[start:stop],
         before=start > 0,
         after=sum(bool(token.word) for token in tokens[stop:]),

@@ -8,6 +8,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from attnlight.batch import BOS, EOS, SPECIAL_TOKENS
+from attnlight.figures.tables import class_name
 from attnlight.records import KEY, RecordFile, Source, read_record
 from attnlight.report.join_pieces import Piece, join_pieces
 
@@ -23,6 +24,7 @@ LAYERS = {
     "minimal": "smallest flip set",
     "worst_case": "worst-case attention",
 }
+TRANSLATED = "translated so far"
 ENDS = 10  # typical and extreme texts of a test
 
 Row = tuple[int, int]  # dataset index and position
@@ -46,6 +48,19 @@ def text_name(row: Row) -> str:
     """The name of an instance where space is short: `text 12`, or `text 12:3` with a position."""
     index, position = row
     return f"text {index}" + f":{position}" * (position > 0)
+
+
+def query_label(texts: RecordFile) -> str:
+    """What stands before the query of a text; of translations, whose rows are no items, the words so far."""
+    translation = texts.metadata.get("model", {}).get("problem") == "translation"
+    return TRANSLATED if translation else "query"
+
+
+def words_before(row: Row, labels: Mapping[Row, int], classes: Sequence[str] | None) -> str:
+    """The words of a translation before the one that a row predicts, given the label of each row."""
+    index, position = row
+    before = (class_name(labels[index, place], classes) for place in range(position))
+    return " ".join(["…", *before])
 
 
 def link_column(rows: Mapping[str, NDArray[Any]], chosen: Sequence[Row]) -> NDArray[np.float64]:

@@ -21,7 +21,16 @@ from attnlight.records import KEY, SCORES, TEXT_MARKS, RecordFile, read_pieces
 from attnlight.report.join_pieces import join_pieces
 from attnlight.report.markup import render
 from attnlight.report.run import VERBS, Run
-from attnlight.report.texts import BOUNDARY, COLUMNS, LAYERS, pieces_of, shortened
+from attnlight.report.texts import (
+    BOUNDARY,
+    COLUMNS,
+    LAYERS,
+    TRANSLATED,
+    pieces_of,
+    query_label,
+    shortened,
+    words_before,
+)
 
 TEXTS, BYTES = 5_000, 12_000_000  # most of a page; an item has about 36 bytes
 MAP_WEIGHTS = 1_000_000  # most in maps of attention, of about 3 bytes each
@@ -145,6 +154,11 @@ def texts_of_run(
         if name not in _SHOWN_OTHERWISE
         and (name != f"{SCORES}loo" or f"{SCORES}occlusion" not in scores)  # which has signs
     }
+    queries = [" ".join(t for t in q if t not in BOUNDARY) for q in rows.get("query", ())]
+    labels = np.nan_to_num(rows["label"].astype(float), nan=-1).astype(int).tolist()
+    if (asked := query_label(file)) == TRANSLATED:
+        label_of = dict(zip(keys, labels, strict=True))
+        queries = [words_before(key, label_of, classes) for key in keys]
     return {
         "run": "/".join(run.folder.resolve().parts[-2:]),
         "classes": [class_name(number, classes) for number in numbers],
@@ -154,11 +168,10 @@ def texts_of_run(
         "keys": keys,
         "texts": list(map(_lines, texts)),
         "between": BETWEEN,
-        "queries": [
-            printable(" ".join(t for t in q if t not in BOUNDARY)) for q in rows.get("query", ())
-        ],
-        "labels": np.nan_to_num(rows["label"].astype(float), nan=-1).astype(int).tolist(),
-        "flags": _base64(_flags(rows), np.uint8),
+        "asked": asked,
+        "queries": list(map(printable, queries)),
+        "labels": labels,
+        "flags": _base64(_flags(rows, of_items=asked != TRANSLATED), np.uint8),
         "scores": {name: _halves(_flat(rows[column])) for name, column in methods.items()},
         "measures": _measures(run, stage, corpus, keys, chosen),
         "maps": _maps(rows) if set(_MAPS) <= rows.keys() else {},
@@ -231,9 +244,10 @@ def _maps(rows: Mapping[str, NDArray[Any]]) -> dict[int, dict[str, Any]]:
     return found
 
 
-def _flags(rows: Mapping[str, NDArray[Any]]) -> NDArray[np.int64]:
+def _flags(rows: Mapping[str, NDArray[Any]], of_items: bool) -> NDArray[np.int64]:
     """Of each item of all rows which marks it has, and whether it is erased or predicted, as bits."""
-    places = [*rows["position"]] if rows["position"].any() else [-1] * len(rows["position"])
+    of_items &= bool(rows["position"].any())
+    places = [*rows["position"]] if of_items else [-1] * len(rows["position"])
     bits = []
     for number, items in enumerate(rows["items"]):
         position = places[number]

@@ -26,6 +26,7 @@ from attnlight.models.readout import Readout, readout_of
 from attnlight.reference.rows import encode_rows
 from attnlight.reference.trained import TrainedModel, evaluating
 from attnlight.report import what_if as module
+from attnlight.report.first_text import first_text
 from attnlight.report.run import Run, trained_run
 from attnlight.report.what_if import texts_of_run, what_if, what_if_page
 from tests.outside import Texts, TwoHeads, loader
@@ -167,6 +168,25 @@ def test_words_stand_as_in_their_text(tmp_path: Path) -> None:
     shown = texts_of_run(recorded(tmp_path / "e" / "s", [sentences]))
     assert shown is not None
     assert shown["texts"][0].split("\t")[-1].split("\n")[-1] == "the garden"
+
+
+def test_words_of_a_translation_are_none_of_its_source(tmp_path: Path) -> None:
+    rows = [row(position=place, label=label) for place, label in enumerate((2, 1, 0))]
+    about = {"classes": ["[EOS]", "der", "Garten"], "model": {"problem": "translation"}}
+    run = recorded(tmp_path / "e" / "r", rows, **about)
+    shown = texts_of_run(run)
+    assert shown is not None
+    assert shown["asked"] == "translated so far"
+    assert shown["queries"] == ["…", "… Garten", "… Garten der"]
+    assert not any(b64decode(shown["flags"])), "no word of the source is what is predicted"
+    begins = first_text(run.texts("test", ""), about["classes"], None, ())
+    assert begins is not None
+    assert (begins.asked, begins.name) == ("translated so far", "text 3, position 0")
+    assert not any(token.predicted for token in begins.tokens)
+    tagged_too = texts_of_run(recorded(tmp_path / "e" / "s", rows, classes=about["classes"]))
+    assert tagged_too is not None
+    assert any(b64decode(tagged_too["flags"])), "a tagger's rows are words of the text"
+    assert tagged_too["queries"] == []
 
 
 def test_maps_of_layers_while_there_is_room(

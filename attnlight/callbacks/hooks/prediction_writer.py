@@ -23,10 +23,12 @@ class PredictionWriter(RecordingCallback):
     def on_predict_epoch_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         assert trainer.predict_dataloaders is not None
         self._texts = TextColumns(trainer.predict_dataloaders.dataset)
+        around = trainer_surroundings(trainer, pl_module, reading=True)
+        known = {"classes": around.classes, "model": around.model_metadata}
         self._recorder = EpochRecorder(
-            trainer_surroundings(trainer, pl_module, reading=True),
+            around,
             "predictions",
-            metadata={"test": "predict", "measures": []},
+            metadata={"test": "predict", "measures": [], **known},
             target=Path("predictions.parquet"),
         )
 

@@ -102,7 +102,7 @@ class Panel {
     this.status = element("p", { className: "moved", role: "status" });
     const predictions = element("div", { className: "predictions" }, ...bars);
     const query = set.queries[at];
-    const asked = element("small", { className: "part" }, "query");
+    const asked = element("small", { className: "part" }, set.asked);
     return [
       set.several ? element("h4", {}, set.run) : null,
       title,
@@ -487,7 +487,8 @@ class Browser {
     return argmax(rowOf(this.other, place).probabilities) !== this.predicted[at];
   }
 
-  /** The beginning of a text, or what is around the word that is predicted, in bold type. */
+  /** The beginning of a text, or what is around its word that is predicted, in bold type.
+   *  A word of a translation is none of the text and stands before it. */
   excerpt(at) {
     const { flags, parts } = rowOf(this.set, at);
     let [item, place] = [0, 0];
@@ -497,7 +498,9 @@ class Browser {
       return chosen ? [before, element("b", {}, text)] : [before + text];
     });
     const start = Math.max(0, place - 6);
-    return words.slice(start, start + 14).flat();
+    const source = words.slice(start, start + 14).flat();
+    if (this.set.asked === "query") return source;
+    return [element("b", {}, this.set.classes[this.predicted[at]]), " · ", ...source];
   }
 
   /** Draw more texts of the list. */
