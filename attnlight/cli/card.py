@@ -15,8 +15,8 @@ from attnlight.storage.files import read_json, read_yaml, require_no_links_out, 
 from attnlight.storage.model_folder import HUB_ID, require_run_or_tested
 
 DESCRIPTION = """\
-Write RUN/report/card.md, a model card with the front matter that the Hugging Face hub reads, from the verdicts
-in RUN/report/verdict.json and verdict-<corpus>.json. Nothing is evaluated again."""
+Write RUN/report/card.md, a model card with the front matter that the Hugging Face hub reads, from the
+verdicts in RUN/report/verdict.json and verdict-<corpus>.json. Nothing is evaluated again."""
 EPILOG = (
     "--section prints what stands below the front matter and the title, for a card of your own."
 )

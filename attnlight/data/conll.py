@@ -24,7 +24,8 @@ def read_sentences(file: Path, columns: Sequence[int]) -> Iterator[Sentence]:
 
     Columns are separated by white space; in CoNLL-U, a file that ends in `.conllu`, by tabs, and lines of
     comments, of words that are divided into tokens (`1-2`) and of empty nodes (`1.1`) are left out. Lines by
-    which CoNLL-2003 parts documents (`-DOCSTART-`) are no tokens either; a byte order mark is no part of a word.
+    which CoNLL-2003 parts documents (`-DOCSTART-`) are no tokens either; a byte order mark is no part of
+    a word.
 
     Args:
         file: The file, UTF-8, gzip-compressed if it ends in `.gz`.

@@ -29,9 +29,9 @@ def input_gradient(
     `(1 - s) |sum q_c D_c| + sum q_c |D_c - s sum q_k D_k|`, summed over all classes but the
     winner. For two classes this is 2 (1 - s) |D|, from one backward pass; C classes take C - 1.
 
-    Where rows are tokens or sentences, or with `predicted`, the result is |D|, the gradient times embedding of the log
-    odds of the row's predicted class: it equals that of this class's probability up to a factor
-    that is constant over the items of a row. One backward pass serves one row of each text.
+    Where rows are tokens or sentences, or with `predicted`, the result is |D|, the gradient times
+    embedding of the log odds of the row's predicted class: it equals that of this class's probability up
+    to a factor that is constant over the items of a row. One backward pass serves one row of each text.
 
     For an item that is a sentence the products are summed over its words, boundary tokens excluded,
     before absolute values are taken.

@@ -88,7 +88,8 @@ def deletion_effects(
 def _beyond_rounding(change: Tensor, logits: Tensor, complete: Tensor) -> Tensor:
     """The change (R, N), 0 in rows where no logit of a shortened text moves by more than rounding does.
 
-    Ranks of rounding errors would depend on the batch. `logits` are (R, N, C), those of the complete texts (R, C).
+    Ranks of rounding errors would depend on the batch. `logits` are (R, N, C), those of the complete
+    texts (R, C).
     """
     unit = torch.finfo(torch.promote_types(logits.dtype, torch.float32)).eps
     complete = complete.unsqueeze(1)

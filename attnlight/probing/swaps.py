@@ -86,7 +86,8 @@ def swap_logits(
     """Logits after one item of a text is replaced by another, and the text encoded again.
 
     `alternatives` (B, N, K) long are the tokens that replace each in turn, negative where there is none;
-    of texts in N sentences, (B, N, M, K), all those of a sentence replace its tokens at once. The model has one row per text; `budget` is that of `leave_one_out`.
+    of texts in N sentences, (B, N, M, K), all those of a sentence replace its tokens at once. The model
+    has one row per text; `budget` is that of `leave_one_out`.
 
     Returns:
         (B, N, K, C) float64, NaN where there is no alternative.

@@ -18,9 +18,9 @@ from attnlight.studies.state import StudyFolder
 DESCRIPTION = """\
 Train and test every run of a study (Wiegreffe & Pinter 2019: base, uniform attention, other seeds,
 guided models, adversaries; Hooker et al. 2019: models without some words), collect their results in
-study.json and study.parquet, and write the paper's tables and figures. A file with conditions describes one study per condition. Finished runs
-are not repeated: after an interruption, the same command continues the study. Each run has
-an ordinary run folder with its own fit.yaml."""
+study.json and study.parquet, and write the paper's tables and figures. A file with conditions describes
+one study per condition. Finished runs are not repeated: after an interruption, the same command
+continues the study. Each run has an ordinary run folder with its own fit.yaml."""
 EPILOG = """\
 On several machines, or in a SLURM array, with a ROOT that all of them share: start with `attnlight
 study FILE --only base`, continue with `attnlight study FILE --shard I/N` for each I from 1 to N,

@@ -70,8 +70,8 @@ def readings(archive: Archive, right: bool = False) -> Iterator[Row]:
 def _trust(order: SeedInterval, lds: SeedInterval) -> str:
     """Whether a reading may be trusted, by its Somers' D with leaving each sentence out and its LDS.
 
-    What a reading cites first may be what speaks most against the answer, though the sizes of its scores are in
-    order: then its LDS is negative.
+    What a reading cites first may be what speaks most against the answer, though the sizes of its scores
+    are in order: then its LDS is negative.
     """
     rule = rules()["cites"]
     if np.isnan(order.mean):

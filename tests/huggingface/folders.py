@@ -20,8 +20,8 @@ NAMES = {"id2label": {0: "NEG", 1: "POS"}, "label2id": {"NEG": 0, "POS": 1}}
 def write_tokenizer(folder: Path, name: str, texts: Iterable[str] = TEXTS) -> Any:
     """Make a tokenizer, write it and return it: of word pieces, of bytes, or of scored pieces.
 
-    Words are pieces of their own but for those that contain another word. Pieces are listed, not learned: ties leave the order of
-    learned ones, hence the models made for them, to chance.
+    Words are pieces of their own but for those that contain another word. Pieces are listed, not
+    learned: ties leave the order of learned ones, hence the models made for them, to chance.
     """
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 

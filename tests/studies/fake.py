@@ -1,8 +1,9 @@
 """Stands in for `attnlight`: `fit` and `test` leave what a study looks at, and nothing else.
 
 The attention JS of an adversary is ten times its lambda, F1 falls with it. `FAKE_FAILS` names the
-run whose fit fails (in the study `FAKE_FAILS_IN`, if that is set), `FAKE_BREAKS` a tagger's whose sentences `FAKE_BROKEN` cannot be measured;
-`FAKE_CHECKPOINT` is a checkpoint to copy, `FAKE_CORPUS` the fingerprint in records of test texts; commands are added to `FAKE_CALLS`.
+run whose fit fails (in the study `FAKE_FAILS_IN`, if that is set), `FAKE_BREAKS` a tagger's whose
+sentences `FAKE_BROKEN` cannot be measured; `FAKE_CHECKPOINT` is a checkpoint to copy, `FAKE_CORPUS` the
+fingerprint in records of test texts; commands are added to `FAKE_CALLS`.
 """
 
 import hashlib

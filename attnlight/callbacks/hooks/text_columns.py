@@ -42,9 +42,9 @@ class TextColumns:
             ([start, end) in it per token); `items` ([start, end) in tokens per attended item, a word
             or a sentence), `label` (or null), `probabilities`, `attention` (per head, one weight per
             item), `item_logits` (per head, per item, C; null if the readout is not affine), `bias`
-            (C; null if the output has none), each of the corpus's per-token extras under its name, one value per token, and for
-            texts with a query `query` (its tokens) and `allowed` (numbers of the classes that may
-            be answered).
+            (C; null if the output has none), each of the corpus's per-token extras under its name, one
+            value per token, and for texts with a query `query` (its tokens) and `allowed` (numbers of
+            the classes that may be answered).
         """
         batch, output = batch.to("cpu"), output.apply(to_cpu)
         index = output.rows[:, 0].numpy()
