@@ -110,8 +110,8 @@ def read_yaml(path: Path, load: Callable[[str], Any] | None = None) -> dict[str,
         raise InputError(f"{path} is not readable YAML: {reason}.") from error
     content = parse_yaml(text, path, load)
     if not isinstance(content, dict):
-        kind = type(content).__name__
-        raise InputError(f"{path} holds a {kind}; expected a mapping of names to values.")
+        held = "nothing" if content is None else f"a {type(content).__name__}"
+        raise InputError(f"{path} holds {held}; expected a mapping of names to values.")
     return content
 
 
