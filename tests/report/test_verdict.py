@@ -404,11 +404,16 @@ class TestSentence:
             "convolutional": {"net": {"encoder": "cnn"}},
             "hierarchical": {"net": {"encoder": "none", "hierarchical": True}},
             "transformer": {"net": {}, "scope": "Of the last layer."},
-            "pairs": {"problem": "pairs"},
+            "pairs": {"problem": "pairs", "net": {"encoder": "cnn"}},
             "tagger": {"problem": "tagging"},
             "other": {"net": {"encoder": "mine"}},
         }
-        for kind, model in kinds.items():
+        not_judged = [
+            {"problem": "pairs", "net": {"path": "decoder"}, "scope": "Of the last layer."},
+            {"problem": "pairs", "net": {"class_path": "mine.Net"}},
+            {"problem": "translation", "net": {"encoder": "bigru"}},
+        ]
+        for kind, model in (*kinds.items(), *(("other", model) for model in not_judged)):
             card = card_of(tmp_path, agreement(0.9, 0.8), **model)
             assert (card.kind, card.case, card.decision) == (kind, "not_established", "none")
             assert card.case_if_licensed == "yes"

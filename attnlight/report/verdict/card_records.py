@@ -79,13 +79,14 @@ class CardRecords:
     def kind(self) -> str:
         """The kind of model, as licences are given: one of the keys of licences.yaml, or `other`."""
         problem, encoder = self.model.get("problem"), str(self.net.get("encoder"))
+        of_encoder = rules()["kinds"].get(encoder)
+        if problem == "pairs":  # transformers that read pairs were not judged
+            return "pairs" if of_encoder and not self.model.get("scope") else "other"
         if problem != "classification":
-            return {"tagging": "tagger", "pairs": "pairs"}.get(str(problem), "other")
+            return "tagger" if problem == "tagging" else "other"
         if self.model.get("scope"):
             return "transformer"
-        if self.net.get("hierarchical"):
-            return "hierarchical"
-        return str(rules()["kinds"].get(encoder, "other"))
+        return "hierarchical" if self.net.get("hierarchical") else str(of_encoder or "other")
 
     @cached_property
     def alone(self) -> bool:
