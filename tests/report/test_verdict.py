@@ -398,6 +398,16 @@ class TestSentence:
         rows = agreement(d, d) | {"log_odds": np.full(200, 40.0)}
         assert card_of(tmp_path, rows).case == case
 
+    def test_classes_that_are_seldom_predicted_are_not_said_to_be_judged(
+        self, tmp_path: Path
+    ) -> None:
+        rows = {name: column[:-80] for name, column in agreement(0.9, 0.8, 0.1).items()}
+        card = card_of(tmp_path, rows)
+        where = "in every class that it predicts of 30 texts or more"
+        assert card.sentence == f"Yes: it orders the words by their use {where}."
+        mixing = card_of(tmp_path, rows, **MIXED)
+        assert "".join(mixing.sentence_parts[1:]) == f"{where}, but each state mixes several."
+
     def test_no_kind_gets_a_yes_without_a_licence(self, tmp_path: Path) -> None:
         kinds = {
             "recurrent": {"net": {"encoder": "bilstm"}},

@@ -262,8 +262,11 @@ def _sentence(
     little = by_size is not None and by_size.found < rules()["ranks"]["least_found"]
     fields["little"] = fields["read"] if little else ""
     fields["follows"] = ", ".join(one.name for one in classes if one.side == "yes")
-    fields["where"] = words["everywhere" if len(classes) > 1 else "in_one"]
+    fields["where"] = ""
     if speaks_of is not None:
+        predicted = records.columns(records.records[TEST], "prediction")[1][0]
+        every = "everywhere" if len(classes) == len(np.unique(predicted)) else "in_frequent"
+        fields["where"] = words[every if len(classes) > 1 else "in_one"]
         texts = sum(one.d.texts for one in classes)
         enough = speaks_of.needed(texts)
         fields |= {"class": speaks_of.name, "opposing": speaks_of.opposing.value, "texts": texts}
