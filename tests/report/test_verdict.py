@@ -475,6 +475,7 @@ class TestSentence:
         write(tmp_path, "predictions", TestMajority.labelled(0))
         card = card_of(tmp_path, agreement(0.9, 0.8))
         assert (card.case, card.case_if_licensed) == ("majority", "majority")
+        assert card.remarks == (), "nothing was said that could be right"
         assert card["ranks"].answer == ""
         assert card.sentence.startswith("Nothing can be read here")
 

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 # Cases that decide nothing, whatever the kind of model.
 _LEAVES_OPEN = ("unmeasured", "too_few", "majority", "not_established")
+_NO_REMARKS = ("unmeasured", "majority")  # of whose answer none can be right or wrong
 _NUMBER_ALONE = ("majority", "not_established")  # those of whose D nothing follows
 
 
@@ -193,7 +194,7 @@ def verdict_of(run: Run | Path, corpus: str = "") -> Verdict:
         str(records.model.get("scope", "")),
         non_finite if broken else "",
         records.subject,
-        _remarks(records.kind, bool(licensed), best, sentence) if given != "unmeasured" else (),
+        () if given in _NO_REMARKS else _remarks(records.kind, bool(licensed), best, sentence),
         () if best is None else best.names,
         records.unit,
     )
