@@ -54,7 +54,8 @@ class FirstText(NamedTuple):
 
     row: Row  # its dataset index and its position, 0 if the instance is the whole text
     name: str  # the same in words; without the position if instances are whole texts
-    prediction: str  # the predicted class and its probability
+    prediction: str  # the predicted class
+    probability: str  # that of it
     label: str  # the gold class; "" without one
     query: str  # its query, or the words of a translation so far; "" without one
     asked: str  # what stands before it
@@ -112,7 +113,8 @@ def first_text(
     return FirstText(
         row=key,
         name=f"text {key[0]}" + f", position {key[1]}" * of_parts,
-        prediction=f"{predicted} ({row['probabilities'][likeliest]:.2f})",
+        prediction=predicted,
+        probability=f"{row['probabilities'][likeliest]:.2f}",
         label=class_name(int(row["label"]), classes) if row["label"] >= 0 else "",
         query=" ".join(query[:_QUERY]) + " …" * (len(query) > _QUERY),
         asked=asked,

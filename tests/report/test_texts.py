@@ -52,7 +52,8 @@ def only(tmp_path: Path, **changes: Any) -> FirstText:
 
 def test_shows_attention_relative_to_the_largest(tmp_path: Path) -> None:
     shown = only(tmp_path)
-    assert (shown.name, shown.prediction, shown.label) == ("text 3", "garden (0.70)", "office")
+    assert (shown.name, shown.label) == ("text 3", "office")
+    assert (shown.prediction, shown.probability) == ("garden", "0.70")
     assert (shown.query, shown.after) == ("", 0)
     assert not any(token.predicted for token in shown.tokens)
     # The means are .2, .2, .2 and .4.
@@ -93,7 +94,7 @@ def test_the_first_of_some_texts_chosen_by_a_hash_is_shown(tmp_path: Path) -> No
     shown = first_text(write(tmp_path / "predictions.parquet", rows), None, None, ())
     assert shown is not None
     first, *_ = choose(np.arange(40), 6, 0).tolist()
-    assert (shown.name, shown.prediction) == (f"text {first}, position 0", "class 0 (0.70)")
+    assert (shown.name, shown.prediction) == (f"text {first}, position 0", "class 0")
 
 
 def test_without_predictions_or_with_those_of_others_there_is_none(tmp_path: Path) -> None:
