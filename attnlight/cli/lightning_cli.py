@@ -66,6 +66,7 @@ _WARNINGS = (
     r".*Checkpoint directory .* exists and is not empty",  # the run's folder holds its fit.yaml
     r".*isinstance\(treespec, LeafSpec\).* is deprecated",  # Lightning's own code
     r".*smaller than the logging interval",
+    r"Average precision score for one or more classes was",  # which do not occur: the mean is of others
     r".*module\(s\) in eval mode at the start of training",  # those of a frozen model
 )
 _OPTIONS = {

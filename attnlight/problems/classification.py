@@ -44,10 +44,10 @@ class Classification(Problem):
     @override
     def metrics(self) -> MetricCollection:
         # At use: torchmetrics takes longer to import than all that a prediction needs.
-        from torchmetrics import AUROC, Accuracy, AveragePrecision, MetricCollection
-        from torchmetrics.classification import BinaryF1Score
+        from torchmetrics import Accuracy, AveragePrecision, MetricCollection
+        from torchmetrics.classification import BinaryAUROC, BinaryF1Score
 
-        from attnlight.problems.metrics import MacroF1
+        from attnlight.problems.metrics import MacroAUROC, MacroF1
 
         classes = len(self.classes)
         # All states of two classes are one-dimensional: torchmetrics cannot merge an empty
@@ -55,7 +55,8 @@ class Classification(Problem):
         kind: Any = {"task": "multiclass" if classes > 2 else "binary", "num_classes": classes}
         accuracy = Accuracy(**kind, average="micro")
         metrics: dict[str, Any] = {"accuracy": accuracy, "f1_macro": MacroF1(classes)}
-        metrics |= {"auroc": AUROC(**kind), "average_precision": AveragePrecision(**kind)}
+        auroc = BinaryAUROC() if classes < 3 else MacroAUROC(classes)
+        metrics |= {"auroc": auroc, "average_precision": AveragePrecision(**kind)}
         if classes == 2:
             metrics["f1_positive"] = BinaryF1Score()
         return MetricCollection(metrics)

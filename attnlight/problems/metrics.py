@@ -1,11 +1,14 @@
 """Metrics that torchmetrics does not have."""
 
+import warnings
 from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor
 from torchmetrics import Metric
+from torchmetrics.classification import MulticlassAUROC
+from torchmetrics.utilities import dim_zero_cat
 from typing_extensions import override
 
 from attnlight.data.bio import tag_scheme
@@ -55,6 +58,29 @@ class MacroF1(Metric):
         total = predicted + gold
         mean: Tensor = (2 * correct / total)[total > 0].sum() / (total > 0).sum().clamp(min=1)
         return mean
+
+
+class MacroAUROC(MulticlassAUROC):
+    """Mean AUROC, each class against the rest, of the classes that occur among the labels; NaN if one does.
+
+    torchmetrics counts a class that does not occur as 0.
+
+    Args:
+        classes: Number of classes C.
+    """
+
+    def __init__(self, classes: int) -> None:
+        super().__init__(classes, average="none")
+
+    @override
+    def compute(self) -> Tensor:  # type: ignore[override]
+        """The mean, 0 to 1."""
+        labels = dim_zero_cat(self.target)
+        counts = labels.bincount(minlength=self.num_classes)
+        with warnings.catch_warnings():  # of classes that are left out
+            warnings.simplefilter("ignore")
+            each = super().compute()
+        return each[(counts > 0) & (counts < len(labels))].mean()
 
 
 class SpanMetric(Metric):

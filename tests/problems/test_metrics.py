@@ -11,7 +11,7 @@ from torchmetrics.classification import MulticlassF1Score
 from attnlight.data.bio import tag_scheme
 from attnlight.errors import InputError
 from attnlight.problems import Tagging
-from attnlight.problems.metrics import MacroF1, SpanMetric, SpanScore
+from attnlight.problems.metrics import MacroAUROC, MacroF1, SpanMetric, SpanScore
 from tests.bases import spec
 from tests.functional.test_chunks import TAGS, drawn, flat
 
@@ -35,6 +35,27 @@ def test_memory_grows_with_the_classes_and_not_with_their_pairs() -> None:
     metric = MacroF1(1_000_000)
     metric.update(torch.tensor([5, 999_999, 7]), torch.tensor([5, 999_999, 8]))
     assert float(metric.compute()) == pytest.approx(2 / 4)
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("lacking", [(), (2,), (0, 3)])
+def test_auroc_is_of_classes_that_occur(lacking: tuple[int, ...]) -> None:
+    torch.manual_seed(0)
+    scores = torch.rand(60, 4).softmax(-1)
+    target = torch.tensor([label for label in range(4) if label not in lacking])[
+        torch.randint(4 - len(lacking), (60,))
+    ]
+    metric = MacroAUROC(4)
+    for part in torch.arange(60).split(25):
+        metric.update(scores[part], target[part])
+    wins = []  # of pairs of a text of the class and another
+    for label in sorted(set(target.tolist())):
+        own, others = scores[target == label, label], scores[target != label, label]
+        wins.append((own[:, None] > others).double().mean())
+    assert float(metric.compute()) == pytest.approx(float(torch.stack(wins).mean()), abs=1e-6)
+    one = MacroAUROC(4)
+    one.update(scores, torch.zeros(60, dtype=torch.long))
+    assert one.compute().isnan()
 
 
 def test_scores_of_batches_are_those_of_seqeval() -> None:
