@@ -111,7 +111,8 @@ def draw_violins(axes: Axes, rows: Sequence[Sequence[tuple[str, Floats, Floats]]
                     ends = [np.interp(quantile, grid, low), np.interp(quantile, grid, high)]
                     axes.plot([quantile] * 2, ends, style, color=INK, lw=1.1, solid_capstyle="butt")
             lanes = _lanes(values, ~np.isnan(links), _APART * extent)
-            link_points(axes, values, middle + _LANE * (sides[1] - sides[0]) * lanes, links)
+            lane = min(_LANE, 0.5 / max(1.0, np.abs(lanes).max(initial=0)))  # all within its height
+            link_points(axes, values, middle + lane * (sides[1] - sides[0]) * lanes, links)
             count = axes.text(1.01, middle, f"n = {len(values):,}", transform=beside, va="center")
             count.set(fontsize=8, color=INK if len(values) else MUTED)
     axes.set_ylim(-_MARGIN, len(rows) - 1 + _MARGIN)

@@ -54,6 +54,22 @@ def test_points_are_at_the_values_of_their_instances(test: str) -> None:
         assert {key: k for key, k in found.items() if key[1] == column} == expected, upward
 
 
+def test_points_of_equal_values_stay_within_the_violin() -> None:
+    rows = rows_of("predictions")
+    rows |= {name: np.full_like(rows[name], 0.3) for name in ("max_attention", "attention_entropy")}
+    rows["prediction"] = np.zeros_like(rows["prediction"])
+    links = link_column(rows, [(n, 0) for n in range(40)])
+    figure = drawn("predictions", rows | {"link": links}, ["negative", "positive"])
+    rings = [
+        r for axes in figure.axes[:2] for r in axes.findobj(PathCollection) if any(r.get_urls())
+    ]
+    assert len(rings) == 2
+    for ring in rings:
+        heights = np.asarray(ring.get_offsets())[:, 1]
+        assert len(heights) > 20
+        assert -0.5 < heights.min() < heights.max() < 0.5
+
+
 @pytest.mark.parametrize("test", ["predictions", "base_divergence"])
 def test_files_are_without_them_and_the_page_has_them(test: str) -> None:
     rows = rows_of(test)
