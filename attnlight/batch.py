@@ -57,8 +57,8 @@ class TextBatch(_Tensors):
         extras: Columns aligned with the tokens, each of their shape: planted `evidence`,
             `impermissible`, `rationale` and the like; 0 on padding and boundary tokens, which only
             `marked`, the tokens that are rows of a tagger, and `segment` may include.
-        known: What a model that answers in free text found of the complete texts, texts first: shortened
-            and changed copies keep it.
+        known: What a model that answers in free text, or translates, found of the complete texts, texts
+            first: shortened and changed copies keep it.
     """
 
     index: Tensor

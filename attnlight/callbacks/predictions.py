@@ -48,9 +48,12 @@ class Predictions(InterpretabilityTest):
 
 
 def row_labels(batch: TextBatch, output: AttentionOutput) -> Tensor | None:
-    """Label of each row, (R,), from labels per text, token or target token; None without labels."""
+    """Label of each row, (R,), from labels per text, token or target token; None without labels.
+
+    A translation that the model wrote itself is no label.
+    """
     labels = batch.labels if batch.target is None else batch.target
-    if labels is None:
+    if labels is None or "target" in batch.known:
         return None
     of_text = labels[row_texts(batch, output)]
     return of_text if labels.ndim == 1 else of_text.gather(1, output.rows[:, 1:]).squeeze(1)

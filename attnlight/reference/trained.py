@@ -210,5 +210,6 @@ class TrainedModel:
         batch = self.problem.mark_instances(self.raw.encode(texts, pos, queries, candidates))
         if isinstance(self.model, Seq2Seq):
             with evaluating(self.model) as device:
-                batch.target = translate(self.model, batch.to(device)).to(batch.index.device)
+                target = translate(self.model, batch.to(device)).to(batch.index.device)
+            batch = replace(batch, target=target, known={"target": target})
         return batch

@@ -106,8 +106,8 @@ def first_text(
         stop = start + _TOKENS
     query = [shortened(word) for word in row.get("query", ()) if word not in BOUNDARY]
     if asked == TRANSLATED:
-        labels = {each: int(found["label"]) for each, found in rows.items()}
-        query = words_before(key, labels, classes).split(" ")
+        said = {x: (float(one["label"]), one["probabilities"]) for x, one in rows.items()}
+        query = words_before(key, said, classes).split(" ")
     likeliest = int(np.argmax(row["probabilities"]))
     predicted = shortened(row.get("answer") or class_name(likeliest, classes))
     return FirstText(

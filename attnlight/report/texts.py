@@ -56,11 +56,17 @@ def query_label(texts: RecordFile) -> str:
     return TRANSLATED if translation else "query"
 
 
-def words_before(row: Row, labels: Mapping[Row, int], classes: Sequence[str] | None) -> str:
-    """The words of a translation before the one that a row predicts, given the label of each row."""
+def words_before(
+    row: Row, predicted: Mapping[Row, tuple[float, Any]], classes: Sequence[str] | None
+) -> str:
+    """The words of a translation before the one that a row predicts.
+
+    Given are the label of each row, NaN if the model translated by itself, and its probabilities (C,).
+    """
     index, position = row
-    before = (class_name(labels[index, place], classes) for place in range(position))
-    return " ".join(["…", *before])
+    before = (predicted[index, place] for place in range(position))
+    words = (int(np.argmax(p) if np.isnan(label) else label) for label, p in before)
+    return " ".join(["…", *(class_name(word, classes) for word in words)])
 
 
 def link_column(rows: Mapping[str, NDArray[Any]], chosen: Sequence[Row]) -> NDArray[np.float64]:

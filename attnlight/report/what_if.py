@@ -155,10 +155,10 @@ def texts_of_run(
         and (name != f"{SCORES}loo" or f"{SCORES}occlusion" not in scores)  # which has signs
     }
     queries = [" ".join(t for t in q if t not in BOUNDARY) for q in rows.get("query", ())]
-    labels = np.nan_to_num(rows["label"].astype(float), nan=-1).astype(int).tolist()
+    labels = rows["label"].astype(float)
     if (asked := query_label(file)) == TRANSLATED:
-        label_of = dict(zip(keys, labels, strict=True))
-        queries = [words_before(key, label_of, classes) for key in keys]
+        said = dict(zip(keys, zip(labels, rows["probabilities"], strict=True), strict=True))
+        queries = [words_before(key, said, classes) for key in keys]
     return {
         "run": "/".join(run.folder.resolve().parts[-2:]),
         "classes": [class_name(number, classes) for number in numbers],
@@ -170,7 +170,7 @@ def texts_of_run(
         "between": BETWEEN,
         "asked": asked,
         "queries": list(map(printable, queries)),
-        "labels": labels,
+        "labels": np.nan_to_num(labels, nan=-1).astype(int).tolist(),
         "flags": _base64(_flags(rows, of_items=asked != TRANSLATED), np.uint8),
         "scores": {name: _halves(_flat(rows[column])) for name, column in methods.items()},
         "measures": _measures(run, stage, corpus, keys, chosen),

@@ -179,6 +179,10 @@ def test_words_of_a_translation_are_none_of_its_source(tmp_path: Path) -> None:
     assert shown["asked"] == "translated so far"
     assert shown["queries"] == ["…", "… Garten", "… Garten der"]
     assert not any(b64decode(shown["flags"])), "no word of the source is what is predicted"
+    own = [one | {"label": None} for one in rows]  # the class 0 is predicted of each
+    alone = texts_of_run(recorded(tmp_path / "e" / "own", own, **about))
+    assert alone is not None
+    assert alone["queries"] == ["…", "… [EOS]", "… [EOS] [EOS]"]
     begins = first_text(run.texts("test", ""), about["classes"], None, ())
     assert begins is not None
     assert (begins.asked, begins.name) == ("translated so far", "text 3, position 0")

@@ -12,6 +12,7 @@ import torch
 
 import attnlight
 from attnlight.batch import TextBatch
+from attnlight.callbacks import Predictions
 from attnlight.datamodules import SymbolSequences
 from attnlight.tasks import Translator
 from attnlight.tasks.translation import SIGNATURE
@@ -143,3 +144,11 @@ def test_a_text_is_explained_by_its_own_translation(
     assert all(each.item is None for each in explanations)
     assert all(each.items == ["s1", "s0", "s2"] for each in explanations)
     assert all(sum(each.attention) == pytest.approx(1, abs=1e-5) for each in explanations)
+
+
+def test_its_own_translation_is_no_label(
+    trained: tuple[Translator, SymbolSequences, Path],
+) -> None:
+    task, _, _ = trained
+    results = attnlight.run(task, ["s1 s0 s2", "s3"], [Predictions()])
+    assert "label" not in results.table("predictions")
