@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from attnlight.figures import erasure
 from attnlight.figures.erasure import ORDERS, PAIRS, SCORES, WORDS
-from attnlight.figures.style import GRID, INK, MUTED, POOLED, canvas, predicted_groups
+from attnlight.figures.style import GRID, INK, POOLED, canvas, predicted_groups
 from attnlight.figures.tables import (
     RecordTable,
     Rows,
@@ -32,7 +32,9 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     groups = predicted_groups(rows["prediction"], classes)
     flipped, total = int(erasure.flipped_by_all(rows).sum()), int((rows["length"] > 1).sum())
     with canvas(5.6, groups) as figure:
-        (fraction, mass), (excess, never) = figure.subplots(2, 2, sharey=True)
+        (fraction, mass), below = figure.subplots(2, 2, sharey=True)
+        # An empty panel is removed: the labels of the rows stand at the first one.
+        excess, never = below if "minimal" in names else below[::-1]
         for axes, measure, unit in ((fraction, "fraction", "items"), (mass, "mass", "attention")):
             draw_boxes(axes, [erasure.removed(rows, f"removed_{measure}", name) for name in names])
             axes.set(xlim=(-0.03, 1.03), xlabel=f"{unit} removed (share)")
@@ -42,9 +44,6 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
             excess.set_xscale("symlog", linthresh=1)
             excess.set_xlim(-0.1, max(excess.get_xlim()[1], 1.1))
             excess.xaxis.set_major_formatter("{x:,.0f}")
-        else:
-            where = {"transform": excess.transAxes, "ha": "center"}
-            excess.text(0.5, 0.5, "minimum unknown", color=MUTED, **where)
         for place, name in enumerate(names):
             flips = erasure.removed(rows, "never_flips", name, "column")
             for _, color, members in groups:
@@ -56,7 +55,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
         never.grid(axis="x")
         fraction.set_yticks(range(len(names)), [WORDS[name] for name in names])
         fraction.set_ylim(-0.6, len(names) - 0.4)
-        for axes in (mass, never):
+        for axes in (mass, below[1]):
             axes.tick_params(axis="y", length=0)
         share = f" ({100 * flipped / total:.1f} %)" if total else ""
         fraction.set_title(f"flipped by all: {flipped:,} of {total:,} texts{share}", loc="left")
