@@ -27,6 +27,8 @@ class Translation(Problem):
     monitor: ClassVar[tuple[str, str]] = ("val/loss", "min")
     tags = True
     by_class = True
+    # The total variation of a vocabulary's words has almost no gradient where the right one is improbable.
+    adversary_terms = ("nll", "kl")
 
     @staticmethod
     @override

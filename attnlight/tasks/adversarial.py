@@ -63,7 +63,8 @@ class AdversarialVariant(FromBase):
         base: Checkpoint of the base model, or the folder of its run.
         lambda_: Weight of the attention term, at least 0.
         prediction_term: `tvd`, total variation distance of the predictions, or `nll` of the base's
-            predicted classes; null: `tvd` for a classifier, `nll` for a tagger, as published.
+            predicted classes; null: `tvd` for a classifier, `nll` for a tagger, as published, and for
+            a translation.
         attention_term: `kl` of the model's attention from the base's, `js` or `tvd`.
         released: Use the loss of the paper's released code, see `attnlight.problems.released`: for a
             classifier of two classes with `tvd` and `kl`; for a tagger of target `tokens` with `nll`
