@@ -203,7 +203,7 @@ class TrainedModel:
         """
         expected = bool(self.problem.spec.get("query")) or self.raw.joined
         if expected != (queries is not None) and not (self.raw.joins and queries is not None):
-            reads = "texts without `queries`"
+            reads = "texts alone: leave out `queries`, or --query"
             if expected:
                 reads = "passages with queries: give each its own, in `queries`, as `query` of its row or by --query"
             raise InputError(f"the model reads {reads}.")
