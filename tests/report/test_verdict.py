@@ -442,7 +442,7 @@ class TestSentence:
         licences["transformer"] = {"licensed": True, "judgement": judged}
         card = card_of(tmp_path, agreement(0.9, 0.8), net={}, scope="Of the last layer.")
         said = "this card was right 51 of 54 times for the last layer of a transformer."
-        assert card.remarks[0] == f"Where the use of words is known, {said}"
+        assert card.remarks[0] == f"Judged on small models whose use of words is known, {said}"
 
     @pytest.mark.filterwarnings("error")
     def test_without_a_licence_the_worst_class_is_told(self, tmp_path: Path) -> None:
