@@ -116,7 +116,9 @@ def test_records_lie_beside_those_of_its_own_corpus(there: Path, place: Path) ->
     for row, (text, _) in zip(found, rows, strict=True):
         assert row["tokens"] == text.split()
     assert not (run / "predictions.parquet").exists()
-    with pytest.raises(InputError, match="the model reads texts alone: leave out `queries`, or --query"):
+    with pytest.raises(
+        InputError, match="the model reads texts alone: leave out `queries`, or --query"
+    ):
         task.read(["a good film"], queries=["good?"])
 
 

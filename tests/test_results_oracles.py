@@ -359,3 +359,12 @@ class TestSerrano:
         p = adjusted[[*serrano.MODELS].index(name)]
         said = TABLES.rows("serrano_first", *serrano.MODELS[name].values())[0]["p"]
         assert said == ("< 0.001" if p < 0.001 else f"{p:.3f}")
+
+
+def test_an_adversary_of_the_base_s_own_seed_stays_near_it() -> None:
+    """As docs/results/chunking.md says of the control of lambda 0."""
+    runs = pd.read_parquet(archived() / "studies/chunking_conll2000/study.parquet")
+    far = runs.groupby("run")["attention_js"].mean()
+    own, *others = (far[f"adversary-kl-l0-s{seed}"] for seed in range(3))
+    assert own < 0.51 * min(others)
+    assert own > 0.4 * max(others)

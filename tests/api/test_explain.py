@@ -343,7 +343,10 @@ def test_an_explanation_prints_as_the_command_does(
         (["none", "text"], "there is no run or checkpoint"),
         (["RUN", " "], "text 1 is empty; expected at least one word"),
         (["RUN", "a", "--methods=gradent"], "unknown attribution method 'gradent' (did you mean"),
-        (["RUN", "a", "--query", "who?"], "the model reads texts alone: leave out `queries`, or --query"),
+        (
+            ["RUN", "a", "--query", "who?"],
+            "the model reads texts alone: leave out `queries`, or --query",
+        ),
         (["RUN", "--file", "none.txt"], "none.txt is not readable"),
     ],
 )
