@@ -134,7 +134,10 @@ def archive_adversaries(study: Path, target: Path) -> None:
     """Write the mean divergence and the mean TVD of each adversary of a condition, if it has any."""
     found = read_study(study)
     runs = found.finished("adversary")[["lam", "seed"]]
-    means = found.measures.groupby("run")[["attention_js", "prediction_tvd"]].mean()
+    columns, by_run = ["attention_js", "prediction_tvd"], found.measures.groupby("run")
+    means = by_run[columns].mean()
+    if "tokens" in found.measures:  # a row has the sums over the words of a sentence
+        means = by_run[columns].sum().div(by_run["tokens"].sum(), axis=0)
     if len(runs):
         write_text(target, runs.join(means).to_csv(index=False, float_format="%.6g"))
 

@@ -44,7 +44,7 @@ def pack(root: Path, records: Path) -> None:
     # Folders of runs and of studies, and those of experiments with a file of their own.
     names = ("fit.yaml", "test.yaml", "study.json")
     found = {path.parent for name in names for path in root.rglob(name)}
-    found |= {path.parent for path in root.glob(f"*/*{_SUFFIX}")}
+    found |= {path.parent for end in (_SUFFIX, ".csv") for path in root.glob(f"*/*{end}")}
     for folder in sorted(path.relative_to(root).as_posix() for path in found):
         page = next(page for start, page in PAGES.items() if folder.startswith(start))
         tables.setdefault(page, []).append(_folder_table(root, folder))

@@ -25,11 +25,10 @@ from results_page.tables import DASH, Row, interval, number
 
 _NAMES = NAMES["translation"]
 _WORDS: dict[str, str] = _NAMES["words"]
-GERMAN, LARGE = "translation_en_de", "pruthi_sequences_published"
+GERMAN = "translation_en_de"
 END, UNKNOWN = 0, 1  # classes
 MODELS = {
     **conditions("pruthi_sequences", r"pruthi_sequences-(?P<task>\w+)-(?P<attention>\w+)", _WORDS),
-    **conditions(LARGE, rf"(?P<task>{LARGE}-\w+)-(?P<attention>\w+)", _WORDS),
     **conditions(GERMAN, rf"(?P<task>{GERMAN})-(?P<attention>\w+)", _WORDS),
 }
 LEARNED = [name for name, model in MODELS.items() if model.words["attention"] == _WORDS["additive"]]
@@ -155,8 +154,7 @@ def exclusive(archive: Archive) -> Iterator[Row]:
 
 def adversaries(archive: Archive) -> Iterator[Row]:
     """How far adversaries of the networks that learn attention end, beside those of an LSTM on SST."""
-    words = {name: MODELS[name].words["task"] for name in LEARNED if LARGE not in name}
-    words |= _NAMES["attacked"]
+    words = {name: MODELS[name].words["task"] for name in LEARNED} | _NAMES["attacked"]
     yield from honest.adversaries(archive, {name: {"predicted": x} for name, x in words.items()})
 
 
