@@ -83,8 +83,8 @@ def _folder_table(root: Path, folder: str) -> pa.Table:
         table = tables[place] = read_table(path)
         marks = {key.decode(): text.decode() for key, text in (table.schema.metadata or {}).items()}
         files[place] = {"columns": table.column_names, "rows": len(table), "metadata": marks}
-    joined = _joined(tables)
-    rows = len(next(iter(joined.values())))
+    joined = _joined(tables) if tables else {}
+    rows = len(next(iter(joined.values()), [None]))
     text = json.dumps(files, ensure_ascii=False)
     first = pa.array([text, *[None] * (rows - 1)], pa.string())
     return pa.table({FOLDER: pa.array([folder] * rows), FILES: first, **joined})
