@@ -33,7 +33,7 @@ def draw(rows: Rows, classes: Sequence[str] | None = None) -> Figure:
     flipped, total = int(erasure.flipped_by_all(rows).sum()), int((rows["length"] > 1).sum())
     with canvas(5.6, groups) as figure:
         (fraction, mass), below = figure.subplots(2, 2, sharey=True)
-        # An empty panel is removed: the labels of the rows stand at the first one.
+        # Empty panels are removed, and the first panel of a row has the labels.
         excess, never = below if "minimal" in names else below[::-1]
         for axes, measure, unit in ((fraction, "fraction", "items"), (mass, "mass", "attention")):
             draw_boxes(axes, [erasure.removed(rows, f"removed_{measure}", name) for name in names])

@@ -61,7 +61,7 @@ class MacroF1(Metric):
 
 
 class MacroAUROC(MulticlassAUROC):
-    """Mean AUROC, each class against the rest, of the classes that occur among the labels; NaN if one does.
+    """Mean AUROC, each class against the rest, of the classes that occur; NaN if only one does.
 
     torchmetrics counts a class that does not occur as 0.
 

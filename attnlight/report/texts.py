@@ -61,7 +61,10 @@ def words_before(
 ) -> str:
     """The words of a translation before the one that a row predicts.
 
-    Given are the label of each row, NaN if the model translated by itself, and its probabilities (C,).
+    Args:
+        row: Dataset index and position.
+        predicted: By row its label, NaN if the model wrote the translation, and its probabilities (C,).
+        classes: Names of the classes; None: their numbers.
     """
     index, position = row
     before = (predicted[index, place] for place in range(position))
